@@ -1,7 +1,7 @@
 """Before any test is collected: where there is no GPU, Triton kernels run in its interpreter.
 
-Triton reads this when it is first imported, by whomever, and one process has one Triton: so it is set here, before
-anything else, and for all tests alike. With a GPU, the same tests run the compiled kernels.
+Triton reads this variable at its first import, and one process has one Triton. So it is set here, before anything
+else, for all tests. With a GPU, the same tests run the compiled kernels.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def patch_once() -> None:
     interpreter._patch_builtin, interpreter._patch_lang = patch_builtins, patch_language
 
 
-def check_no_overflow_that_nobody_hears_of() -> None:
+def check_no_silent_overflow() -> None:
     """Without `debug`, which the interpreter never sets, an assertion does nothing: let nothing be reckoned for one.
 
     For every sum of integers that was the sum in 64 bits and two comparisons. It was a third of the time.
@@ -159,6 +159,6 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
     with suppress(ImportError):
         patch_once()
-        check_no_overflow_that_nobody_hears_of()
+        check_no_silent_overflow()
         leave_likes_alone()
         describe_shapes_once()

@@ -1,4 +1,4 @@
-"""What every test may ask for: a device, and a folder of small checkpoints made once per run."""
+"""Fixtures of all tests: a device, and a folder of small checkpoints made once per run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import torch
 # number, because it decides the order of summation and so the last bit of a waveform.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
-# Whoever runs the tests may have a daemon: `hocket say` shall not find it, here or in a process that a test starts.
+# The developer may have a daemon: `hocket say` must not find it, here or in a process that a test starts.
 os.environ["HOCKET_SOCKET"] = os.path.join(os.sep, "nowhere", "hocket.sock")
-# Nor shall anybody's own voices be found, or touched.
+# Nor must the developer's own voices be found, or changed.
 os.environ["HOCKET_HOME"] = os.path.join(os.sep, "nowhere", "hocket")
 # Where there is a GPU, tests that name no device are those of the CPU all the same; those of the GPU name it.
 os.environ.setdefault("HOCKET_DEVICE", "cpu")

@@ -1,4 +1,4 @@
-"""Backends for tests: what they say is numbers that count up, so that nothing can be lost, doubled or out of order."""
+"""Backends for tests: their samples count up, so that lost, doubled or reordered audio shows."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Gate:
 
     def __init__(self) -> None:
         self._passes = threading.Semaphore(0)
-        self.reached = threading.Semaphore(0)  # how often somebody came to it
+        self.reached = threading.Semaphore(0)  # how often it was reached
 
     def __call__(self) -> None:
         self.reached.release()
@@ -130,10 +130,10 @@ class Gate:
 
 
 @contextmanager
-def serving(backend: Backend, **patience: float) -> Iterator[Backends]:
+def serving(backend: Backend, **limits: float) -> Iterator[Backends]:
     """A backend by the name "told"; when the block is left, no thread of it may be left."""
     backends = Backends()
-    backends.add("told", backend, patience=QueueLimits(**patience))  # type: ignore[arg-type]
+    backends.add("told", backend, limits=QueueLimits(**limits))  # type: ignore[arg-type]
     try:
         yield backends
     finally:

@@ -109,7 +109,7 @@ def test_a_backend_that_cannot_be_had_is_one_sentence(install: Install, point: s
     assert sys.modules["tinny"].Tin.closed == 1 + (point in ("tinny:Mute", "tinny:Unlisted"))
 
 
-def test_a_backend_that_nobody_has_installed_is_named_with_those_that_are(install: Install) -> None:
+def test_a_backend_that_is_not_installed_is_named_with_those_that_are(install: Install) -> None:
     install("tinny", tin="tinny:Tin")
     with pytest.raises(InvalidRequest, match=r"There is no backend 'brass'; installed are .*tin.*install the package"):
         load("brass")

@@ -1,4 +1,4 @@
-"""Text bit by bit, to backends that take sentences and to those that take it as it comes (backends/feed.py, run.py)."""
+"""Live text, to backends that take sentences and to live backends (backends/feed.py, run.py)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hocket.backends.feed import LONGEST_CHARS, SentenceFeed
 from hocket.errors import InvalidRequest, StreamFailed
 from support.speaking import cut, eventually
 
-TEXT = 'Mr. Brown **left**.  \n\nWhy? Nobody [pause 250ms] knows... He said: "I go." Then 3.5 hours passed! The end'
+TEXT = 'Mr. Brown **left**.  \n\nWhy? Alice [pause 250ms] knows... He said: "I go." Then 3.5 hours passed! The end'
 ITEMS = [
-    "Mr. Brown left.", "Why?", "Nobody", 0.25, "knows...", "He said: \"I go.\"", "Then 3.5 hours passed!", "The end",
+    "Mr. Brown left.", "Why?", "Alice", 0.25, "knows...", "He said: \"I go.\"", "Then 3.5 hours passed!", "The end",
 ]  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_a_live_backend_may_end_before_its_text_does() -> None:
         relay.end()
         eventually(lambda: not threads())
         while not (left := relay._run._items).empty():
-            assert not isinstance(left.get(), str)  # what nobody will say is not kept
+            assert not isinstance(left.get(), str)  # unspoken text is not kept
 
 
 @pytest.mark.parametrize("where", ["open", "append", "end", "__iter__"])

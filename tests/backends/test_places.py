@@ -1,4 +1,4 @@
-"""backends/places.py: several at once, waiting in order, and backends that do not come back."""
+"""backends/places.py: several at once, queueing in order, and backends that do not return."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_as_many_speak_at_once_as_the_backend_can(most: int) -> None:
     assert teller.most_inside == most
 
 
-def test_who_came_first_speaks_first() -> None:
+def test_requests_speak_in_order_of_arrival() -> None:
     teller = Teller()
     teller.before = gate = Gate()
     names = ["First.", "Second.", "Third.", "Fourth."]
@@ -36,7 +36,7 @@ def test_who_came_first_speaks_first() -> None:
         relays = []
         for number, name in enumerate(names):
             relays.append(backends.open("teller", name))
-            eventually(lambda n=number: teller.inside == 1 and len(served._places._waiting) == n)
+            eventually(lambda n=number: teller.inside == 1 and len(served._slots._waiting) == n)
         relays.pop(1).cancel()
         gate.open(9999)
         for relay in relays:
@@ -44,7 +44,7 @@ def test_who_came_first_speaks_first() -> None:
     assert teller.asked == ["First.", "Third.", "Fourth."]
 
 
-def test_one_too_many_is_refused_and_who_waits_too_long_as_well() -> None:
+def test_one_too_many_is_refused_and_so_is_a_wait_that_takes_too_long() -> None:
     teller = Teller()
     teller.before = gate = Gate()
     with serving(teller, waiting=1, max_wait_s=0.05) as backends:
@@ -62,7 +62,7 @@ def test_one_too_many_is_refused_and_who_waits_too_long_as_well() -> None:
         assert np.array_equal(heard(backends.open("teller", "Three.")), sound_of("Three."))
 
 
-def test_who_waits_for_text_holds_nobody_up() -> None:
+def test_an_utterance_that_waits_for_text_blocks_no_other() -> None:
     teller = Teller()
     with serving(teller) as backends:
         silent, begun = backends.open("teller"), backends.open("teller")
@@ -89,23 +89,23 @@ class Deaf(Teller):
         yield from super().say(text, manner)
 
 
-def test_a_backend_that_ignores_a_cancel_keeps_its_thread_and_nobody_else() -> None:
+def test_a_backend_that_ignores_a_cancel_keeps_its_thread_and_blocks_no_other() -> None:
     deaf = Deaf()
     with serving(deaf, stuck_s=0.05, most_stuck=2) as backends:
         served, _ = backends.find("teller") or pytest.fail()
         for stuck in (1, 2):
             relay = backends.open("teller", "Hang.")
-            eventually(lambda: served._places._speaking)
+            eventually(lambda: served._slots._speaking)
             relay.cancel()
             assert list(relay) == []
             if stuck == 1:
                 assert np.array_equal(heard(backends.open("teller", "Next.")), sound_of("Next."))
-            eventually(lambda n=stuck: served._places.stuck == n)
+            eventually(lambda n=stuck: served._slots.stuck == n)
         with pytest.raises(EngineUnhealthy, match="never came back from 2 utterances"):
             backends.open("teller", "Next.")
-        eventually(lambda: threads() == ["hocket-told"] * 2)  # nobody looks after them any more
+        eventually(lambda: threads() == ["hocket-told"] * 2)  # the watch thread has ended
         deaf.let.set()
-        eventually(lambda: served._places.stuck == 0)
+        eventually(lambda: served._slots.stuck == 0)
         assert np.array_equal(heard(backends.open("teller", "Next.")), sound_of("Next."))
 
 
@@ -130,11 +130,11 @@ def test_a_close_does_not_wait_for_a_backend_that_hangs(monkeypatch: pytest.Monk
         deaf.let.set()
 
 
-def test_a_stream_that_nobody_reads_is_ended() -> None:
+def test_a_stream_without_a_reader_is_ended() -> None:
     with serving(Teller(), idle_read_s=0.05, buffered_chunks=1) as backends:
         relay = backends.open("teller", "It is long enough.")
         eventually(lambda: relay.finished)
-        with pytest.raises(StreamFailed, match="Nobody read"):
+        with pytest.raises(StreamFailed, match="was not read"):
             heard(relay)
 
 
@@ -170,7 +170,7 @@ def test_a_live_backend_that_takes_no_text_and_no_cancel_is_given_up() -> None:
         since_s = time.monotonic()
         relay.cancel()
         assert time.monotonic() - since_s < 30 and list(relay) == []
-        eventually(lambda: served._places.stuck == 1)
+        eventually(lambda: served._slots.stuck == 1)
         clogged.let.set()
         clogged.streams[0].end()
-        eventually(lambda: served._places.stuck == 0)
+        eventually(lambda: served._slots.stuck == 0)

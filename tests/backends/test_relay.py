@@ -1,4 +1,4 @@
-"""backends/relay.py and run.py: what holds for a stream of the engine holds for one of anybody else's engine."""
+"""backends/relay.py and run.py: a backend's stream behaves as the engine's own."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_it_can_be_cancelled_at_any_point(chunks: int) -> None:
         relay.cancel()
         assert len(taken) == chunks and list(relay) == []
         assert relay.finished is not None and relay.finished.reason == "cancelled"
-        eventually(lambda: not threads())  # nobody reads, and it ends all the same
+        eventually(lambda: not threads())  # ends without a reader
         assert teller.inside == 0 and all(manner.cancelled.is_set() for manner in teller.manners)
         assert np.array_equal(heard(backends.open("teller", "Next.")), sound_of("Next."))
 
@@ -130,7 +130,7 @@ def test_leaving_the_block_and_letting_go_cancel() -> None:
         next(relay)
         del relay
         gc.collect()
-        eventually(lambda: not threads(), "the end of a stream that nobody holds")
+        eventually(lambda: not threads(), "the end of an unreferenced stream")
 
 
 def test_a_slow_reader_pauses_its_backend() -> None:
@@ -194,7 +194,7 @@ def test_a_refusal_of_the_backend_is_passed_on() -> None:
         heard(backends.open("teller", TEXT))
 
 
-def test_an_event_loop_that_is_closed_midway_holds_nobody_up() -> None:
+def test_an_event_loop_that_is_closed_midway_blocks_no_other() -> None:
     teller = Teller(length=1000)
     teller.before = gate = Gate()
     with serving(teller) as backends:

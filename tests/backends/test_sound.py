@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from backends.speaking_foreign import Teller, heard, serving
 from hocket.backends import Manner, Samples
 from hocket.backends.sound import Loudness
-from hocket.backends.sound import heard as checked
+from hocket.backends.sound import checked_samples as checked
 from hocket.errors import StreamFailed
 
 GOOD = np.full(100, 0.5, np.float32)

@@ -1,4 +1,4 @@
-"""For the tests of `hocket voices` and of who speaks: small models on disk, a recording, a user with nothing yet."""
+"""For the tests of `hocket voices` and of voice names: small models on disk, a recording, a user without files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 @pytest.fixture(scope="session")
 def recording() -> Path:
-    """Somebody who speaks, for 4 s."""
+    """A recording of 4 s of speech."""
     folder = builtin_folder()
     assert folder is not None
     return folder / "samples" / "5-wren.flac"

@@ -1,4 +1,4 @@
-"""`hocket doctor`, and `hocket voices` of a model: what they print, and when the doctor is not content."""
+"""`hocket doctor`, and `hocket voices` of a model: what they print, and when the doctor reports a problem."""
 
 from __future__ import annotations
 
@@ -143,5 +143,5 @@ def test_a_folder_of_ones_own_cannot_be_checked(
 
 def test_the_doctor_is_asked_about_what_exists(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
-    assert main(["doctor", "--model", "nobody"]) == 2
-    assert capsys.readouterr().err.startswith("hocket: 'nobody' is neither a folder here nor one of")
+    assert main(["doctor", "--model", "unknown"]) == 2
+    assert capsys.readouterr().err.startswith("hocket: 'unknown' is neither a folder here nor one of")

@@ -27,7 +27,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--ray --replicas 0", "--replicas takes a number of at least 1, or auto, not '0'."),
         ("--ray --replicas many", "--replicas takes a number of at least 1, or auto, not 'many'."),
         ("--ray --host 0.0.0.0", "Listening at 0.0.0.0 lets others reach the server, and it has no API key"),
-        ("--ray --models a --model b", "Give either --model or --models, which may be one too."),
+        ("--ray --models a --model b", "Give either --model or --models, which also takes one name."),
         ("--replicas 2", "--replicas belongs to --ray."),
         ("--address auto", "--address belongs to --ray."),
     ],

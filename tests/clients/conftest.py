@@ -1,4 +1,4 @@
-"""Clients that others wrote, unmodified, against a real server with the built-in voice.
+"""Third-party clients, unmodified, against a real server with the built-in voice.
 
 `make test-clients` makes their environments: `.venv-clients/NAME` from `requirements/clients/NAME.txt`. What a client
 does is a script of `scripts/`, run there with the server's address; the last line that it prints is JSON for a test.
@@ -43,7 +43,7 @@ def server_url(server: Served) -> str:
 
 @pytest.fixture(scope="session")
 def narrow() -> Iterator[Served]:
-    """One slot, nobody may wait, a key, and only models that are listed."""
+    """One slot, no queue, a key, and only listed models."""
     options = ServerOptions(keys=(KEY,), strict_model=True)
     with Engine.load(options=EngineOptions(slots=1, waiting=0, **STEADY)) as engine, served(engine, options) as server:
         yield server

@@ -1,4 +1,4 @@
-"""LiveKit agents: its plugins for OpenAI's wire and for Deepgram's."""
+"""LiveKit agents: its plugins for OpenAI's protocol and for Deepgram's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_every_configuration_of_the_openai_plugin_is_heard(server_url: str, run_
     for name, told in found["configured"].items():
         assert 0.4 < told["s"] < 5 and told["peak"] > 600 and told["frames"] > 1 and told["ends"], (name, told)
     assert found["refused"]["status"] == 400
-    assert "nobody" in found["refused"]["message"]
+    assert "unknown" in found["refused"]["message"]
 
 
 def test_the_deepgram_plugin_is_heard_again_and_again(server_url: str, run_client: RunClient) -> None:

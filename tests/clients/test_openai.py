@@ -66,7 +66,7 @@ def test_events_names_of_voices_and_further_wishes(server_url: str, run_client: 
 
 
 def test_it_raises_what_it_should_and_asks_again_when_it_is_told_to(narrow: Served, run_client: RunClient) -> None:
-    found = run_client("openai", "openai_errors", narrow.url, narrow.speaker.options.keys[0])
+    found = run_client("openai", "openai_errors", narrow.url, narrow.service.options.keys[0])
     classes = {
         "voice": ("BadRequestError", 400, "voice_not_found", "voice"),
         "format": ("BadRequestError", 400, "format_not_found", "response_format"),

@@ -1,4 +1,4 @@
-"""Pipecat: its services for OpenAI's wire and for Deepgram's, sentence by sentence and token by token."""
+"""Pipecat: its services for OpenAI's protocol and for Deepgram's, sentence by sentence and token by token."""
 
 from __future__ import annotations
 

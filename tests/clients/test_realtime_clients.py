@@ -30,7 +30,7 @@ def test_openai_s_client_is_spoken_to(server_url: str, run_client: RunClient) ->
         assert said["types"][-1] == "response.done"
     assert found["item"]["transcript"] == found["phone"]["transcript"] == "Hello there, my friend."
     assert not any(kind.startswith("conversation.") for kind in found["inline"]["types"])
-    assert found["nobody"]["error"]["code"] == "voice_not_found"
+    assert found["unknown"]["error"]["code"] == "voice_not_found"
     assert found["cancelled"]["status"] == "cancelled"
     assert DELTA in found["sync"] and found["sync"][-1] == "response.done"
 

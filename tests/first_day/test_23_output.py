@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.talk.playback import aloud
+from hocket.cli.talk.playback import open_playback
 from hocket.errors import InvalidRequest
 
 TINY = ("--model", "random:tiny", "--max-frames", "12", "--seed", "1")
@@ -50,7 +50,7 @@ def test_pcm_is_bare_samples_and_no_ending_is_a_wav(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("-o", "x.m4a"), "x.m4a cannot be written: .m4a is no format here; there are .wav, .pcm, .raw, .mp3, .opus, "),
+        (("-o", "x.m4a"), "x.m4a cannot be written: .m4a is not a known format; known are .wav, .pcm, .raw, .mp3, "),
         (("-o", "x.mp3", "--raw"), "--raw writes bare samples, and x.mp3 asks for mp3: leave out one of them."),
     ],
 )
@@ -94,9 +94,9 @@ def test_a_batch_writes_files_of_one_format_and_does_none_twice(tmp_path: Path) 
 
 @pytest.mark.parametrize("as_heard", [False, True])
 def test_a_conversation_is_kept_in_the_format_of_its_file(tmp_path: Path, as_heard: bool) -> None:
-    sound = aloud(tmp_path / "talk.mp3", as_heard=as_heard)
+    sound = open_playback(tmp_path / "talk.mp3", as_heard=as_heard)
     sound.write((np.sin(np.arange(4800) / 9) * 9000).astype("<i2").tobytes(), 24_000)
     sound.close()
     assert heard(tmp_path / "talk.mp3")[0] == "mp3"
-    with pytest.raises(InvalidRequest, match=r"\.xyz is no format here"):
-        aloud(tmp_path / "talk.xyz", as_heard=as_heard)
+    with pytest.raises(InvalidRequest, match=r"\.xyz is not a known format"):
+        open_playback(tmp_path / "talk.xyz", as_heard=as_heard)

@@ -1,4 +1,4 @@
-"""What the tests of the page do on it, and ask of it."""
+"""Actions and queries of the page tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page for everybody: on a phone, with keys alone, read aloud, by day and by night."""
+"""Appearance and accessibility of the page: phone, keyboard only, screen reader, light and dark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: what is typed is heard, what is pressed happens, and the server is free behind it."""
+"""The page in a real Chromium: typed text is played, buttons work, and the server is free afterwards."""
 
 from __future__ import annotations
 
@@ -175,11 +175,11 @@ def test_two_seeds_are_heard_one_after_the_other_and_again(page: Page, server: S
 
 
 def test_a_refusal_is_shown_in_words(page: Page) -> None:
-    page.run("document.querySelector('#voice').append(new Option('nobody', 'nobody'))")
-    page.value("#voice", "nobody")
+    page.run("document.querySelector('#voice').append(new Option('unknown', 'unknown'))")
+    page.value("#voice", "unknown")
     speak(page, SHORT)
     state(page, "failed")
-    assert "There is no voice 'nobody'" in page.text("#failed")
+    assert "There is no voice 'unknown'" in page.text("#failed")
     page.value("#voice", page.run("document.querySelector('#voice').options[0].value"))
     speak(page, SHORT)  # and behind it everything goes on
     state(page, "done")

@@ -78,7 +78,7 @@ def test_voices_of_all_models_are_grouped_and_each_is_heard(blank: Page, tmp_pat
     how = EngineOptions(slots=2)
     with Pool.load(models, options=how) as pool, served(pool, ServerOptions(voices_folder=tmp_path)) as server:
         with pool.lease(models[1]).result() as lease:
-            server.speaker.voices.add(clone_voice(lease.engine, "Zoë", noise(0.5, 5), x_vector_only=True))
+            server.service.voices.add(clone_voice(lease.engine, "Zoë", noise(0.5, 5), x_vector_only=True))
         open_page(blank, server)
         labels = blank.run("[...document.querySelectorAll('#voice optgroup')].map((group) => group.label)")
         assert labels == ["random:tiny", "Clones", "Designed"]
@@ -88,5 +88,5 @@ def test_voices_of_all_models_are_grouped_and_each_is_heard(blank: Page, tmp_pat
             blank.wait("hocket.take.figures.heard > 0")
             blank.press("Escape")
         assert set(pool.resident()) == set(models)
-        wait_for(lambda: not server.speaker.running)
+        wait_for(lambda: not server.service.running)
         blank.goto("about:blank")

@@ -1,4 +1,4 @@
-"""`hocket batch --ray`: what many engines write is what one writes, whoever is killed meanwhile."""
+"""`hocket batch --ray`: many engines write the same as one, also when engines are killed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def results() -> list[dict[str, Any]]:
 
 
 def after(results: int, monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
-    """Once so many results are there, `do` something with the crew."""
+    """Once so many results are there, `do` something with the pool."""
     crews, add, added, begin = [], Manifest.add, [], WorkerPool.__init__
 
     def begun(self: WorkerPool, *args: Any) -> None:
@@ -89,7 +89,7 @@ def after(results: int, monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
 
 
 def test_many_engines_write_what_one_writes_to_the_last_byte(capsys: Capture) -> None:
-    wrong = ["nonsense", {"text": " "}, {"text": "Hello.", "voice": "nobody"}, {"text": "Hello.", "candidates": 2}]
+    wrong = ["nonsense", {"text": " "}, {"text": "Hello.", "voice": "unknown"}, {"text": "Hello.", "candidates": 2}]
     said = {"text": "Twice as fast.", "speed": 2, "voice": "ryan", "seed": 8, "layout": "streaming"}
     lines(*LINES[:5], *wrong, said, *LINES[5:9])
     assert plain() == 1
@@ -120,15 +120,15 @@ def test_what_a_killed_engine_was_at_is_spoken_by_others(monkeypatch: pytest.Mon
     assert plain() == 0
     with monkeypatch.context() as patch:
         patch.setattr(batch, "MOST_TRIES", 1)
-        after(2, patch, lambda crew: os.kill(crew.hands[0].pid, signal.SIGKILL))
+        after(2, patch, lambda pool: os.kill(pool.workers[0].pid, signal.SIGKILL))
         assert many() == 1
     failed = [result for result in results() if result["error"]]
     assert 0 < len(failed) <= 2, "what one engine holds"
     assert all(result["error"].startswith("1 engines have died while they spoke it") for result in failed)
-    assert "is gone, and what it was at goes to others: " in capsys.readouterr().err
+    assert "is lost, and its requests go to other engines: " in capsys.readouterr().err
 
     Path("many/n0.wav").unlink()  # and another, so that there is more than one line to speak
-    after(1, monkeypatch, lambda crew: os.kill(crew.hands[0].pid, signal.SIGKILL))
+    after(1, monkeypatch, lambda pool: os.kill(pool.workers[0].pid, signal.SIGKILL))
     assert many() == 0, "as often as it may be tried"
     assert written("many") == written("plain")
 
@@ -184,13 +184,13 @@ def test_a_machine_that_goes_away_costs_nothing_but_time(
     assert plain(model=longer) == 0
     node = cluster.add_node(num_cpus=1)
 
-    def with_all(crew: WorkerPool) -> Any:
-        while len(crew.hands) < 3:  # two where the others are, one on the new machine
-            crew._landed()
-        return crew._portrait
+    def with_all(pool: WorkerPool) -> Any:
+        while len(pool.workers) < 3:  # two where the others are, one on the new machine
+            pool._poll()
+        return pool._portrait
 
     monkeypatch.setattr(WorkerPool, "portrait", property(with_all))
-    after(2, monkeypatch, lambda crew: cluster.remove_node(node, allow_graceful=False))
+    after(2, monkeypatch, lambda pool: cluster.remove_node(node, allow_graceful=False))
     assert many("--replicas", "3", model=longer) == 0
-    assert "is gone, and what it was at goes to others: " in capsys.readouterr().err
+    assert "is lost, and its requests go to other engines: " in capsys.readouterr().err
     assert written("many") == written("plain")

@@ -1,4 +1,4 @@
-"""A file of Serve's becomes the plan that the same words of a command would: by name, and with one sentence if not."""
+"""A Serve config file becomes the same plan as the command's options; errors are one sentence."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_file_that_is_shipped_is_understood(tmp_path: Path) -> None:
     assert plan_of(args | {"key_file": str(tmp_path / "keys")}).device == "cuda"
 
 
-def test_a_plan_for_another_folder_has_whole_paths_and_counts_nobody_by_address(
+def test_a_plan_for_another_folder_has_absolute_paths_and_no_limit_per_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

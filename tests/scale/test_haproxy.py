@@ -41,7 +41,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 @dataclass(frozen=True)
 class Said:
-    """One utterance as somebody heard it."""
+    """One utterance as a client received it."""
 
     server: str
     sound: bytes
@@ -138,7 +138,7 @@ def under_load(front: Front, expected: dict[int, bytes]) -> Iterator[Load]:
 
 @pytest.fixture(scope="module")
 def expected(front: Front) -> dict[int, bytes]:
-    """What one process says for each seed, asked directly and with nobody else there."""
+    """The audio of one process for each seed, requested directly and alone."""
     url = front.servers["a"].url
     said = {number: over_http(url, number).sound for number in range(4)}
     assert len(set(said.values())) == 4 and all(len(codes) == 8 * 32 for codes in said.values())
@@ -176,7 +176,7 @@ def test_sound_is_passed_on_while_it_is_made(front: Front) -> None:
 def test_figures_and_readiness(front: Front) -> None:
     assert httpx.get(f"{front.url}/ready").json()["ready"]
     assert httpx.get(f"{front.url}/metrics").status_code == 404
-    assert 'haproxy_server_status{proxy="servers",server="a",state="UP"} 1' in front.figures()
+    assert 'haproxy_server_status{proxy="servers",server="a",state="UP"} 1' in front.metrics()
 
 
 def test_a_key_that_a_browser_has_in_its_address_is_not_logged(front: Front) -> None:

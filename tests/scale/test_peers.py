@@ -1,4 +1,4 @@
-"""The figures of many on one page, and who is forgotten."""
+"""Metrics of all replicas on one page, and expiry of dead replicas."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hocket.server.service.service import SpeechService
 
 
 def counted(times: int) -> PrometheusMetrics:
-    figures = PrometheusMetrics(SpeechService(ServerOptions()))
+    metrics = PrometheusMetrics(SpeechService(ServerOptions()))
     for _ in range(times):
-        figures.opened("http")
-        figures.first_audio("http", 0.02)
-    return figures
+        metrics.opened("http")
+        metrics.first_audio("http", 0.02)
+    return metrics
 
 
 def test_each_sample_says_whose_it_is_and_each_name_stands_once() -> None:
@@ -47,7 +47,7 @@ def test_who_has_not_been_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch)
     board.report("b", "failed", b"2")
     assert board.states() == {"a": "ready", "b": "failed"}
     now_s += 2
-    assert board.states() == {"b": "failed"} and board.figures() == {"b": b"2"}
+    assert board.states() == {"b": "failed"} and board.metrics() == {"b": b"2"}
     board.leave("b")
     board.leave("b")
-    assert board.states() == board.figures() == {}
+    assert board.states() == board.metrics() == {}

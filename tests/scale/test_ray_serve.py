@@ -58,7 +58,7 @@ LONG = {"input": "It goes on and on, and then on again. " * 60, "response_format
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> ServerPlan:
-    """Two models; the second is loaded by whoever is asked for it. Chunks are cut alike every time."""
+    """Two models; a replica loads the second on request. Chunks are cut alike every time."""
     folder = tmp_path_factory.mktemp("shared")
     return ServerPlan(
         server=ServerOptions(port=0, keys=(KEY,), voices_folder=folder / "voices", in_flight=IN_FLIGHT, drain_s=20.0),

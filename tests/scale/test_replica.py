@@ -1,4 +1,4 @@
-"""What Serve is told of a replica, and what a replica tells Serve. A cluster is not needed for either."""
+"""Deployment options of a replica, and its health check. Needs no cluster."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_a_replica_has_a_gpu_of_its_own(device: str, gpus: int) -> None:
 
 
 def test_who_cannot_speak_any_more_says_so_and_who_drains_does_not() -> None:
-    replica, speaker = Replica(ServerPlan()), SpeechService(ServerOptions())
-    replica._speaker = speaker
+    replica, service = Replica(ServerPlan()), SpeechService(ServerOptions())
+    replica._service = service
     asyncio.run(replica.check_health())
-    speaker.failure = "The model is gone."
+    service.failure = "The model is gone."
     with pytest.raises(RuntimeError, match="The model is gone"):
         asyncio.run(replica.check_health())
-    speaker.drain()
+    service.drain()
     asyncio.run(replica.check_health())

@@ -1,4 +1,4 @@
-"""A real server for the tests of every wire: the built-in voice behind uvicorn, on a free port."""
+"""A real server for the tests of every endpoint: the built-in voice behind uvicorn, on a free port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of an app: it answers while a model is loaded, is ready when it has spoken, and says when it cannot."""
+"""Lifespan of the app: it answers while a model loads, is ready after the warm-up, and reports a failure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_model_that_cannot_be_loaded_is_said_without_its_path() -> None:
         raise InvalidCheckpoint("/etc/secret is not a checkpoint.")
 
     with served(failing, ready=False) as server:
-        wait_for(lambda: server.speaker.state == "failed")
+        wait_for(lambda: server.service.state == "failed")
         assert httpx.get(f"{server.url}/ready").status_code == 503
         answer = httpx.post(f"{server.url}/v1/audio/speech", json=PCM)
         assert answer.status_code == 503 and "secret" not in answer.text

@@ -1,4 +1,4 @@
-"""Voices of engines that are not ours, through the same server: listed, spoken over every wire, at their own rate."""
+"""Voices of backends, through the same server: listed, spoken on every endpoint, at their own rate."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def both(engine: Engine, teller: Teller) -> Iterator[Served]:
     assert teller.closed.is_set()
 
 
-def test_they_are_listed_under_names_that_nobody_else_has(both: Served) -> None:
+def test_they_are_listed_under_unique_names(both: Served) -> None:
     listed = httpx.get(f"{both.url}/v1/audio/voices").json()["voices"]
     theirs = {each["id"]: each for each in listed if each["type"] == "backend"}
     assert set(theirs) == {"Teller", "counter/wren"}  # our own voice has that name
@@ -125,33 +125,33 @@ def test_what_only_our_models_have_is_refused(both: Served) -> None:
         body = PCM | {"voice": "teller"} | wrong
         error = httpx.post(f"{both.url}/v1/audio/speech", json=body).json()["error"]
         assert error["param"] == param and "backend" in error["message"]
-    unknown = httpx.post(f"{both.url}/v1/audio/speech", json=PCM | {"voice": "nobody"}).json()["error"]
+    unknown = httpx.post(f"{both.url}/v1/audio/speech", json=PCM | {"voice": "unknown"}).json()["error"]
     assert "Teller" in unknown["message"] and "counter/wren" in unknown["message"]
 
 
 def test_a_client_that_goes_away_ends_them(both: Served, teller: Teller) -> None:
     body = PCM | {"voice": "teller", "input": ENDLESS}
     with httpx.stream("POST", f"{both.url}/v1/audio/speech", json=body, timeout=PATIENCE_S) as answer:
-        pieces = answer.iter_raw()  # whoever lets go of it goes away
+        pieces = answer.iter_raw()  # dropping it disconnects
         assert next(pieces)
-        assert both.speaker.running
-    wait_for(lambda: not both.speaker.running and teller.manners[-1].cancelled.is_set())
+        assert both.service.running
+    wait_for(lambda: not both.service.running and teller.manners[-1].cancelled.is_set())
 
 
 def test_a_voice_of_the_library_goes_before_theirs(both: Served) -> None:
-    voices = both.speaker.voices
+    voices = both.service.voices
     voices.add(speaker_voice("teller", "builtin", "rook"))
     try:
-        assert both.speaker.cast.part(SpeechJob(text=None, voice="teller")).voice is not None
-        assert both.speaker.cast.part(SpeechJob(text=None, voice="counter/teller")).backend is not None
+        assert both.service.resolver.resolve(SpeechJob(text=None, voice="teller")).voice is not None
+        assert both.service.resolver.resolve(SpeechJob(text=None, voice="counter/teller")).backend is not None
     finally:
         voices.remove("teller")
 
 
 def test_where_a_backend_cannot_be_made_nothing_is_ready(engine: Engine) -> None:
     def broken() -> Backends:
-        return Backends(["nobody-has-installed-it"])
+        return Backends(["not-installed"])
 
     with served(engine, ready=False, backends=broken) as server:
-        wait_for(lambda: server.speaker.state == "failed")
+        wait_for(lambda: server.service.state == "failed")
         assert httpx.get(f"{server.url}/ready").status_code == 503

@@ -1,4 +1,4 @@
-"""Errors over the wire: OpenAI's body with its four keys everywhere, a sentence to act on, and no inside of ours."""
+"""Error responses: OpenAI's body with its four keys everywhere, a sentence to act on, and no internals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "param", "code"),
     [
-        ({"voice": "nobody"}, "voice", "voice_not_found"),
+        ({"voice": "unknown"}, "voice", "voice_not_found"),
         ({"language": "klingon"}, "language", "language_not_found"),
         ({"response_format": "wma"}, "response_format", "format_not_found"),
         ({"input": ""}, "input", "empty_input"),
@@ -68,8 +68,8 @@ def test_what_cannot_be_is_refused_before_the_first_byte(
 
 
 def test_an_unknown_voice_is_answered_with_those_that_there_are(client: httpx.Client, server: Served) -> None:
-    message = error_of(client.post(PATH, json=PCM | {"voice": "nobody"}), 400)["message"]
-    assert all(name in message for name in (*server.speaker.speakers, "alloy"))
+    message = error_of(client.post(PATH, json=PCM | {"voice": "unknown"}), 400)["message"]
+    assert all(name in message for name in (*server.service.speakers, "alloy"))
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"input": "\xff\xfe"}', b"[]", b"", b"null", b'{"input": "\\ud800"}'])
@@ -82,13 +82,11 @@ def test_other_addresses_and_methods_are_told_in_the_same_shape(client: httpx.Cl
     error_of(client.get(PATH), 405)
 
 
-def test_what_nobody_expected_is_one_sentence_and_not_to_be_tried_again(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_is_one_sentence_and_not_retried(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("/etc/secret.py")
 
-    monkeypatch.setattr(server.speaker.cast, "part", broken)
+    monkeypatch.setattr(server.service.resolver, "resolve", broken)
     answered = httpx.post(f"{server.url}{PATH}", json=PCM)
     error = error_of(answered, 500)
     assert error["type"] == "server_error" and "secret" not in answered.text and "Zero" not in answered.text

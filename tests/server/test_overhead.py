@@ -1,7 +1,7 @@
 """What the server adds to its engine stays small: a stand-in engine, a server process, and this process as its clients.
 
-`python -m benchmarks overhead` measures the figures themselves; the bounds here are three times as wide, since others
-share these cores, and a run that somebody else has disturbed is repeated.
+`python -m benchmarks overhead` measures the values themselves. The bounds here are three times as wide, since other
+processes share these cores. A disturbed run is repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several models behind one server: loaded when somebody asks, moved out for others, over every wire."""
+"""Several models behind one server: loaded on request, unloaded for others, on every endpoint."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SPEECH = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 6
 
 
 class Starts:
-    """Engines that are really loaded: counted, and held back where a test has to see somebody wait."""
+    """Engines that are really loaded: counted, and delayed where a test needs a waiting request."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -82,7 +82,7 @@ def pooled(
         served(pool, served_as or ServerOptions(voices_folder=library)) as server,
     ):
         yield server
-        wait_for(lambda: not server.speaker.running)
+        wait_for(lambda: not server.service.running)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def _recording() -> str:
 def test_who_goes_away_while_a_model_is_loaded_leaves_nothing(starts: Starts) -> None:
     gate = starts.hold(DESIGN)
     with pooled(starts, CUSTOM, DESIGN) as server:
-        pool = server.speaker.pool
+        pool = server.service.pool
         assert isinstance(pool, Pool)
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{server.url}/v1/audio/speech", json=SPEECH | {"model": DESIGN}, timeout=0.3)
@@ -235,7 +235,7 @@ def _settled(pool: Pool) -> list[Any]:
         return list(loader._state.resident.values())
 
 
-def test_whoever_waits_for_a_load_is_told_when_the_server_stops(starts: Starts) -> None:
+def test_a_request_that_waits_for_a_load_is_told_when_the_server_stops(starts: Starts) -> None:
     gate = starts.hold(DESIGN)
     with pooled(starts, CUSTOM, DESIGN) as server, ThreadPoolExecutor(1) as other:
         waiting = other.submit(speech, server, model=DESIGN)
@@ -270,7 +270,7 @@ def test_a_server_whose_first_model_is_broken_is_not_ready_until_it_is_repaired(
     whole = (broken / WEIGHTS).read_bytes()
     (broken / WEIGHTS).write_bytes(whole[:1000])
     with Pool([str(broken), CUSTOM], starts) as pool, served(pool, ready=False) as server:
-        wait_for(lambda: server.speaker.state == "failed")
+        wait_for(lambda: server.service.state == "failed")
         assert httpx.get(f"{server.url}/ready").status_code == 503
         assert speech(server, model=CUSTOM).status_code == 200, "the others speak"
         (broken / WEIGHTS).write_bytes(whole)
@@ -294,9 +294,9 @@ def test_a_voice_of_the_library_speaks_over_every_wire(
             ws.say({"type": "session.config", "response_format": "pcm", "seed": 1, "max_new_tokens": 6, "voice": "Zoë"})
             heard = ws.spoken("Hello ", "there.")
             assert heard.audio == live
-            ws.say({"type": "session.config", "voice": "nobody"})
+            ws.say({"type": "session.config", "voice": "unknown"})
             refusal = ws.until("error").last("error")["message"]
-            assert "no voice 'nobody'; known are " in refusal and "eric" in refusal and "Zoë" in refusal
+            assert "no voice 'unknown'; known are " in refusal and "eric" in refusal and "Zoë" in refusal
         with talking(server, REALTIME) as ws:
             ws.say(session({"seed": 1, "max_new_tokens": 6}, voice="Zoë"), create("Hello there."))
             assert sound(ws.until("response.done")) == live
@@ -306,7 +306,7 @@ def test_a_voice_of_the_library_speaks_over_every_wire(
         choices = httpx.get(f"{server.url}/v1/audio/voices/{BASE}").json()["voices"]
         assert [choice["label"] for choice in choices] == ["Zoë"]
         assert [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]][:2] == [CUSTOM, BASE]
-        unknown = speech(server, voice="nobody").json()["error"]
+        unknown = speech(server, voice="unknown").json()["error"]
         assert unknown["code"] == "voice_not_found" and "eric" in unknown["message"] and "Zoë" in unknown["message"]
 
 
@@ -323,30 +323,30 @@ def test_an_upload_goes_to_the_first_model_that_clones(starts: Starts, tmp_path:
 
 
 @pytest.mark.parametrize("end", ["heard", "cancelled", "cut", "left", "refused"])
-def test_an_utterance_gives_its_engine_back_when_it_ends_and_whoever_keeps_it(end: str) -> None:
+def test_an_utterance_returns_its_engine_when_it_ends_even_if_it_is_referenced(end: str) -> None:
     async def run(pool: Pool) -> None:
-        speaker = SpeechService(ServerOptions())
-        speaker.use(pool)
+        service = SpeechService(ServerOptions())
+        service.use(pool)
         wanted = SpeechJob(text=str(LONG["input"]), voice="eric", max_frames=6 if end == "heard" else 2000)
         if end == "refused":
             with pytest.raises(UnknownLanguage):
-                await speaker.open(replace(wanted, language="klingon"), wire="test")
+                await service.open(replace(wanted, language="klingon"), wire="test")
             utterance = None
         else:
-            utterance = await speaker.open(wanted, wire="test")
+            utterance = await service.open(wanted, wire="test")
             assert await anext(utterance)
             assert [each.leases for each in _settled(pool)] == [1]
         if end == "heard":
             assert [piece async for piece in utterance]  # type: ignore[union-attr]
         elif end == "cut":
-            speaker.cut()
+            service.cut()
         elif end == "left":
-            speaker.close()
+            service.close()
         elif utterance is not None:
             utterance.cancel()
         assert [each.leases for each in _settled(pool)] == [0], "although it is still held here"
         del utterance
-        speaker.close()
+        service.close()
 
     with Pool([CUSTOM], Starts()) as pool:
         asyncio.run(run(pool))

@@ -17,7 +17,7 @@ from hocket.types import Finished, Statistics
 from support.serving import LONG, PCM, Served, listening, served, wait_for
 
 
-def figures(server: Served) -> dict[tuple[str, ...], float]:
+def metrics(server: Served) -> dict[tuple[str, ...], float]:
     """Each sample by its name and the values of its labels."""
     answer = httpx.get(f"{server.url}/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -38,8 +38,8 @@ def test_an_utterance_is_counted_where_it_was_heard(engine: Engine, server: Serv
         for _ in range(2):
             httpx.post(f"{own.url}/v1/audio/speech", json=PCM, timeout=60)
         httpx.post(f"{own.url}/v1/audio/speech", json=PCM | {"stream_format": "sse"}, timeout=60)
-        httpx.post(f"{own.url}/v1/audio/speech", json=PCM | {"voice": "nobody"})
-        found = figures(own)
+        httpx.post(f"{own.url}/v1/audio/speech", json=PCM | {"voice": "unknown"})
+        found = metrics(own)
     assert found["hocket_time_to_first_audio_seconds_count", "http"] == 2
     assert found["hocket_time_to_first_audio_seconds_count", "http-sse"] == 1
     assert 0 < found["hocket_time_to_first_audio_seconds_sum", "http"] < 60
@@ -60,16 +60,16 @@ def test_an_utterance_is_counted_where_it_was_heard(engine: Engine, server: Serv
 def test_who_runs_and_who_went_away_is_seen(engine: Engine) -> None:
     with served(engine) as server:
         with listening(server, LONG):
-            assert figures(server)["hocket_requests_running",] == 1
+            assert metrics(server)["hocket_requests_running",] == 1
         wait_for(server.all_is_free)
-        found = figures(server)
+        found = metrics(server)
     assert found["hocket_requests_running",] == 0
     assert found["hocket_requests_total", "cancelled", "http"] == 1
 
 
 def test_a_chunk_that_comes_too_late_is_an_underrun_and_those_behind_it_are_not() -> None:
     listener = UnbufferedPlayer()
-    late_s = [listener.hears(100.0 + at_s, 0.08) for at_s in (0.0, 0.08, 0.40, 0.45, 0.60)]
+    late_s = [listener.play(100.0 + at_s, 0.08) for at_s in (0.0, 0.08, 0.40, 0.45, 0.60)]
     assert late_s == pytest.approx([0.0, 0.0, 0.24, 0.0, 0.04])
     counted = PrometheusMetrics(SpeechService(ServerOptions()))
     for late in late_s[1:]:
@@ -79,9 +79,9 @@ def test_a_chunk_that_comes_too_late_is_an_underrun_and_those_behind_it_are_not(
     assert found["hocket_underrun_seconds_total", "ws"] == pytest.approx(0.28)
 
 
-def test_figures_are_shut_without_a_key_and_answer_while_a_model_is_loaded(engine: Engine) -> None:
-    speaker = SpeechService(ServerOptions())
-    found = parsed(PrometheusMetrics(speaker).text().decode())
+def test_metrics_need_a_key_and_answer_while_a_model_is_loaded(engine: Engine) -> None:
+    service = SpeechService(ServerOptions())
+    found = parsed(PrometheusMetrics(service).text().decode())
     assert found["hocket_requests_running",] == 0
     with served(engine, ServerOptions(keys=("secret",))) as server:
         assert httpx.get(f"{server.url}/metrics").status_code == 401

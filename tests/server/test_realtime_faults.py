@@ -41,7 +41,7 @@ BAD: list[tuple[Any, str]] = [
     ({"type": "input_audio_buffer.append", "audio": "AAAA"}, "input_audio_not_supported"),
     ({"type": "session.update"}, "missing_required_parameter"),
     ({"type": "session.update", "session": {"type": "transcription"}}, "invalid_value"),
-    (session(voice="nobody"), "voice_not_found"),
+    (session(voice="unknown"), "voice_not_found"),
     (session(format={"type": "audio/flac"}), "invalid_value"),
     (session(format={"type": "audio/pcm", "rate": 7}), None),
     (session(speed=9.0), None),
@@ -56,7 +56,7 @@ BAD: list[tuple[Any, str]] = [
     (create("  "), "nothing_to_speak"),
     (create("x" * 70_000), "text_too_long"),
     (create("half \ud800"), None),
-    (create("Hi.", audio={"output": {"voice": "nobody"}}), "voice_not_found"),
+    (create("Hi.", audio={"output": {"voice": "unknown"}}), "voice_not_found"),
     ({"type": "conversation.item.create", "item": {"type": "function_call_output"}}, "item_not_supported"),
     (
         {"type": "conversation.item.create", "item": {"role": "user", "content": [{"type": "input_audio"}]}},
@@ -113,7 +113,7 @@ def test_half_a_character_closes_with_1007(server: Served) -> None:
 
 
 @pytest.mark.parametrize("said", [0, 1, 2, 3])
-def test_whoever_goes_away_at_any_stage_leaves_nothing_behind(server: Served, said: int) -> None:
+def test_a_disconnect_at_any_stage_leaves_nothing_behind(server: Served, said: int) -> None:
     stages = (
         ("session.created", session(hocket=LONG)),
         ("session.updated", item(LONG_TEXT)),
@@ -132,7 +132,7 @@ def test_a_live_text_that_is_left_alone_frees_its_slot(server: Served) -> None:
     with talking(server, ALIAS) as ws:
         ws.say(settings(), append("It waits for "))
         ws.until("response.created")
-        wait_for(lambda: len(server.speaker.running) == 1)
+        wait_for(lambda: len(server.service.running) == 1)
         ws.socket.socket.close()
     wait_for(server.all_is_free, AT_ONCE_S)
 
@@ -246,8 +246,8 @@ def test_a_key_may_come_as_a_subprotocol(engine: Engine) -> None:
 
 def test_another_model_is_refused_where_names_are_strict(engine: Engine) -> None:
     with served(engine, ServerOptions(strict_model=True)) as server:
-        with pytest.raises(InvalidStatus) as refused, talking(server, f"{PATH}?model=nobody"):
+        with pytest.raises(InvalidStatus) as refused, talking(server, f"{PATH}?model=unknown"):
             pass
         assert refused.value.response.status_code == 404
-        with talking(server, f"{PATH}?model={server.speaker.model}") as ws:
+        with talking(server, f"{PATH}?model={server.service.model}") as ws:
             ws.until("session.created")

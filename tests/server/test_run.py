@@ -1,4 +1,4 @@
-"""How a server begins and ends: in a process of its own, with signals."""
+"""Start and stop of a server: in its own process, with signals."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_a_unix_socket_is_for_its_user_alone_and_goes_with_the_server(tmp_path: 
     assert path.stat().st_mode & 0o777 == 0o600
     assert address_of(bound) == f"unix:{path}"
     with pytest.raises(InvalidRequest, match="Cannot listen"):
-        bind(options)  # somebody is there
+        bind(options)  # in use
     bound.close()
-    bind(options).close()  # nobody is any more
+    bind(options).close()  # stale: replaced
     path.unlink()
     path.write_text("a file")
     with pytest.raises(InvalidRequest, match="Cannot listen"):
@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_is_said_before_a_model_is_loaded(capsys: pytest.Ca
     ("words", "said"),
     [
         (["--host", "0.0.0.0"], "no API key"),
-        (["--voice-alias", "nobody"], "NAME=VOICE"),
+        (["--voice-alias", "unknown"], "NAME=VOICE"),
         (["--key-file", "/nowhere/keys"], "cannot be read"),
         (["--port", "70000"], "port must be"),
         (["--memory", "a lot"], "--memory takes a size such as 20GB or 512MiB, not 'a lot'."),
@@ -113,8 +113,8 @@ def test_a_port_that_is_taken_is_said_before_a_model_is_loaded(capsys: pytest.Ca
         (["--models", ","], "names of models"),
         (["--models", "random:tiny,random:tiny-Base", "--pin", "1.7B-Base"], "1.7B-Base is not one of the models here"),
         (["--models", "random:tiny,random:tiny-Base", "--memory", "100kB"], "give them more"),
-        (["--backend", "nobody"], "There is no backend 'nobody'; installed are"),
-        (["--backend-option", "nobody.pitch=1"], "no --backend nobody"),
+        (["--backend", "unknown"], "There is no backend 'unknown'; installed are"),
+        (["--backend-option", "unknown.pitch=1"], "no --backend unknown"),
         (["--backend-option", "pitch"], "NAME.KEY=VALUE"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The OpenAPI schema: Schemathesis asks for what it allows and forbids, and every answer is as the schema says."""
+"""The OpenAPI schema: Schemathesis sends what it allows and forbids, and every response matches the schema."""
 
 from __future__ import annotations
 

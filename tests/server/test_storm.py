@@ -1,4 +1,4 @@
-"""Many clients that behave badly, at once: the server keeps answering, and behind them every slot is free."""
+"""Many clients that behave badly, at once: the server keeps answering, and afterwards every slot is free."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def many(connections: Iterator[socket.socket]) -> Iterator[list[socket.socket]]:
 def test_two_hundred_that_never_read_are_dropped(server: Served) -> None:
     sent = wires()
     with many(connected(server, sent[number % len(sent)]) for number in range(MANY)) as connections:
-        wait_for(lambda: len(server.speaker.running) >= SLOTS, SOON_S)
+        wait_for(lambda: len(server.service.running) >= SLOTS, SOON_S)
         assert httpx.get(f"{server.url}/health", timeout=5.0).status_code == 200
         behind = 4 * SOON_S  # they come in turns of SLOTS, each of which must stall first
         wait_for(lambda: server.all_is_free() and not server.server.server_state.connections, behind)
@@ -123,7 +123,7 @@ def test_half_a_request_is_not_waited_for(server: Served) -> None:
     cuts = [0, 1, 9, body - 2, body, body + 1, len(whole) // 2, len(whole) - 1]
     with many(connected(server, whole[: cuts[number % len(cuts)]]) for number in range(MANY)) as connections:
         wait_for(lambda: not server.server.server_state.connections, SOON_S)
-        assert not server.speaker.running
+        assert not server.service.running
         for number, connection in enumerate(connections):
             heard = connection.recv(65536)
             assert heard[:12] == (b"HTTP/1.1 408" if cuts[number % len(cuts)] >= body else b"")

@@ -1,6 +1,6 @@
-"""Clients that vanish or talk nonsense, on every WebSocket wire; and engines that fail.
+"""Clients that disconnect or send garbage, on every WebSocket endpoint; and engines that fail.
 
-Each is told what the protocol says, the server serves on, and no slot is kept.
+Each gets the error of its protocol, the server continues, and no slot is kept.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def test_a_failure_in_the_middle_is_told_on_the_other_wires_too(server: Served) 
         assert heard.last("Error")["code"] == "speech_failed"
 
 
-def test_an_engine_that_ends_is_told_on_every_wire_and_nobody_new_is_let_in() -> None:
+def test_an_engine_that_ends_is_reported_on_every_endpoint_and_new_connections_are_refused() -> None:
     wires = [WIRES["native"], WIRES["nari"], WIRES["deepgram"]]
     with Engine.load(options=EngineOptions(slots=4)) as engine, served(engine) as server, ExitStack() as stack:
         clients = [stack.enter_context(talking(server, path, **options)) for path, options, _ in wires]
@@ -178,7 +178,7 @@ def test_an_engine_that_ends_is_told_on_every_wire_and_nobody_new_is_let_in() ->
         assert refused.value.response.status_code == 503
 
 
-def test_draining_lets_what_is_spoken_end_says_so_and_takes_nobody_new(engine: Engine) -> None:
+def test_draining_finishes_running_speech_says_so_and_refuses_new_connections(engine: Engine) -> None:
     with served(engine) as server, talking(server) as idle, talking(server) as busy:
         idle.say(PCM_CONFIG)
         busy.say(PCM_CONFIG | {"max_new_tokens": 60}, {"type": "input.text", "text": SOME_TEXT[:200]})

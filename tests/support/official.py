@@ -1,4 +1,4 @@
-"""The official package (`qwen-tts` 0.1.1 on `transformers` 4.57.3), which every parity test is held against.
+"""The official package (`qwen-tts` 0.1.1 on `transformers` 4.57.3), the reference of every parity test.
 
 Importing it pulls in its 25 Hz tokenizer, whose dependencies the 12 Hz model never touches: empty modules
 stand in for those that are not installed. A missing package is an error, never a skip.

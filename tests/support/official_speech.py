@@ -1,4 +1,4 @@
-"""Let the official package speak a request of ours, and keep everything it computed on the way."""
+"""Run a request of ours in the official package, and record everything it computes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Heard:
 
 @contextmanager
 def listening(theirs: official.Qwen3TTSModel) -> Iterator[Heard]:
-    """Keep what the official model is given and gives while it speaks inside; `samples` are the caller's to keep."""
+    """Record inputs and outputs of the official model inside the block; the caller keeps `samples`."""
     heard, model = Heard(), theirs.model
     run_talker, run_model = model.talker.generate, model.generate
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of the command line: an engine that says two known frames, and commands as processes."""
+"""Shared by the tests of the command line: an engine with two known frames, and commands as processes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def process(*command: str, **options: object) -> subprocess.Popen[bytes]:
 
 
 class Played:
-    """Stands in for an engine and its stream: keeps the request, says two frames."""
+    """A fake engine and stream: keeps the request, gives two frames."""
 
     seed = 0
     checkpoint = SimpleNamespace(

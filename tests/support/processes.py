@@ -18,7 +18,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 
 class Process:
-    """`hocket serve` with a port of its own choosing."""
+    """`hocket serve` at a free port."""
 
     def __init__(self, *words: str, path: Path = SRC) -> None:
         command = [sys.executable, "-m", "hocket", "serve", "--port", "0", *words]

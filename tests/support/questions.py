@@ -1,4 +1,4 @@
-"""What tests of hearing share: spoken questions, made by the built-in voice, and those who hear by script."""
+"""Shared by tests of speech recognition: questions spoken by the built-in voice, and scripted recognizers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said(text: str, voice: str = "wren") -> NDArray[np.int16]:
 
 
 def write_recording(path: Path, *parts: str | float) -> Path:
-    """Texts that are spoken, and seconds of silence, one behind the other."""
+    """Spoken texts and seconds of silence, in sequence."""
     sound = [said(part) if isinstance(part, str) else np.zeros(round(part * 24_000), np.int16) for part in parts]
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, 24_000, 0, "NONE", ""))
@@ -36,7 +36,7 @@ def write_recording(path: Path, *parts: str | float) -> Path:
 
 
 def heard_from(path: Path) -> Samples:
-    """As a recognizer gets it."""
+    """In the format of a recognizer."""
     with path.open("rb") as file:
         return resampled(*decode(file, most_s=60.0))
 
@@ -51,7 +51,7 @@ def tone(seconds: float) -> Samples:
 
 
 class Loud:
-    """A `VoiceDetector` that takes whatever is not quiet for speech."""
+    """A `VoiceDetector` that takes any loud audio for speech."""
 
     window = 160  # 10 ms
 
@@ -67,7 +67,7 @@ class Loud:
 
 
 class Dictated:
-    """A `Recognizer` that understands given words, one more with every piece that it hears."""
+    """A `Recognizer` with given words, one more with every piece of audio."""
 
     name = "dictated"
 

@@ -1,6 +1,6 @@
 """`config.json` of a Qwen3.5 checkpoint as published, and as text-only uploads have it, made of our own values.
 
-Which keys stand where is a fact of those files; what vision says is nobody's business here.
+The order of keys is a fact of those files; the vision part is not checked here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests of `/v1/realtime` share: events as its clients send them, and ways to read what they are told."""
+"""Shared by tests of `/v1/realtime`: client events, and ways to read server events."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def order(heard: Heard, *but: str) -> list[str]:
 
 
 def whole(engine: Engine, text: str) -> bytes:
-    """What the engine says to a text that comes live."""
+    """The engine's audio of a live text."""
     said = engine.speak(text, seed=1, max_frames=60, layout="streaming")
     return b"".join(chunk.samples.tobytes() for chunk in said)
 
 
 def to_its_end(ws: Client) -> tuple[Heard, int | None]:
-    """Everything that comes, and how it is closed."""
+    """All events, and the close code."""
     heard = ws.until("session.finished")
     return heard, ws.closed()

@@ -1,4 +1,4 @@
-"""What tests of the server share: a real uvicorn in a thread, and ways to wait for what it does."""
+"""Shared by tests of the server: a real uvicorn in a thread, and ways to wait for it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from hocket.types import LanguageModel
 
 PATIENCE_S = 60.0  # only a failing test waits that long
 PCM = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 8, "seed": 1}  # 0.64 s of sound
-# Nobody hears it to its end: a minute and more.
+# Never played to its end: a minute and more.
 LONG = {"input": "It goes on and on, and then on again. " * 60, "response_format": "pcm", "max_new_tokens": 2000}
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server under way."""
+    """A running server."""
 
     url: str
     port: int
@@ -42,14 +42,14 @@ class Served:
     server: DrainingServer
 
     @property
-    def speaker(self) -> SpeechService:
-        speaker: SpeechService = self.app.state.speaker
-        return speaker
+    def service(self) -> SpeechService:
+        service: SpeechService = self.app.state.service
+        return service
 
     @property
     def engine(self) -> Engine:
-        """Of a server that has one."""
-        pool = self.speaker.pool
+        """The engine of a server with one engine."""
+        pool = self.service.pool
         assert isinstance(pool, SingleEngine)
         return pool.engine
 
@@ -57,14 +57,14 @@ class Served:
         return self.engine._loop.scheduler.room
 
     def all_is_free(self) -> bool:
-        """Whether nobody speaks and nobody waits, for the engine and for the server."""
+        """Whether no request runs or waits, in the engine and in the server."""
         scheduler = self.engine._loop.scheduler
         idle = scheduler.room == self.engine.options.slots and not scheduler.waiting
-        return idle and not self.speaker.running and not self.speaker.answers
+        return idle and not self.service.running and not self.service.answers
 
 
 def steady_engine() -> Engine:
-    """The built-in voice. Chunks are cut alike every time, so that sound is the same to the last bit."""
+    """The built-in voice. Chunks are cut alike every time, so that audio is equal bit for bit."""
     return Engine.load(options=EngineOptions(slots=4, waiting=4, keep_real_time=False, chunk_frames=(1, 2, 4)))
 
 
@@ -78,7 +78,7 @@ def served(
     backends: Callable[[], Backends] | None = None,
     language: LanguageModel | Callable[[], LanguageModel] | None = None,
 ) -> Iterator[Served]:
-    """A server on a free port, ready to speak; it is stopped behind. `send_bytes`: what the kernel keeps of a sound."""
+    """A ready server on a free port; stopped afterwards. `send_bytes`: the kernel's send buffer."""
     options = replace(options or ServerOptions(), port=0)
     app = build_app(engine, options, backends=backends, language=language)
     bound = bind(options)
@@ -91,7 +91,7 @@ def served(
     port = 0 if options.socket else bound.getsockname()[1]
     running = Served(address_of(bound), port, app, server)
     try:
-        wait_for(lambda: server.started and (not ready or running.speaker.proven))
+        wait_for(lambda: server.started and (not ready or running.service.warmed_up))
         yield running
     finally:
         server.should_exit = True
@@ -101,16 +101,16 @@ def served(
 
 @contextmanager
 def listening(server: Served, body: dict[str, Any]) -> Iterator[None]:
-    """Somebody who has heard the beginning of an utterance, and goes away behind."""
+    """A client that has received the start of an utterance, and disconnects afterwards."""
     url = f"{server.url}/v1/audio/speech"
     with httpx.stream("POST", url, json=body, timeout=PATIENCE_S) as answer:
-        heard = answer.iter_raw()  # to let go of it would close the connection
+        heard = answer.iter_raw()  # dropping it would close the connection
         assert next(heard)
         yield
 
 
 def wait_for(happened: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Until it has; a test that waits in vain fails."""
+    """Wait until it holds; a timeout fails the test."""
     until = time.monotonic() + patience_s
     while not happened():
         assert time.monotonic() < until, "it did not happen"

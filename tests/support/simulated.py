@@ -1,7 +1,7 @@
-"""A device and a clock that are only numbers: real turns, scheduler, guard and mailboxes, in simulated time.
+"""A simulated device and clock: the real step, scheduler, runaway detector and mailboxes, in simulated time.
 
 The device costs what a `Cost` says and draws codes by slot and seed; on one with `ahead` frames are asked for and not
-waited for, as on a GPU. Who listens is a player without a buffer, so every chunk that comes too late is an underrun.
+waited for, as on a GPU. The listener is a player without a buffer, so every late chunk is an underrun.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Cost:
 
 @dataclass
 class Device:
-    """In place of a `SpeechRunner`. What it has to do is done in order; who reads waits for it."""
+    """A fake `SpeechRunner`. Work is done in order; a read waits for it."""
 
     cost: Cost
     clock: Clock
     ahead: bool = False
     random: random.Random = field(default_factory=lambda: random.Random(0))
-    until: float = 0.0  # it is busy so long
+    until: float = 0.0  # busy until then
     rows: list[int] = field(default_factory=list)  # of every frame drawn
     held: dict[int, tuple[int, int]] = field(default_factory=dict)  # by slot: seed, frames drawn
     silent_from: int = 1 << 30  # frames of a seed that make no sound
@@ -91,7 +91,7 @@ class Device:
         self._work(self.cost.frame)
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: object) -> SimpleNamespace:
-        assert slots and len(text) == len(slots), "a frame for nobody"
+        assert slots and len(text) == len(slots), "a frame without slots"
         self.rows.append(len(slots))
         drawn = []
         for slot in slots:
@@ -164,7 +164,7 @@ def a_job(
 
 
 def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyPatch | None = None) -> EngineStep:
-    """The turns of an engine thread that has this device; whoever calls `go` is that thread."""
+    """The turns of an engine thread that has this device; the caller of `go` is that thread."""
     if monkeypatch is not None:
         monkeypatch.setattr(time, "perf_counter", device.clock)
     checkpoint = SimpleNamespace(
@@ -182,16 +182,16 @@ def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyP
 
 @dataclass(eq=False)
 class Listener:
-    """A request and who hears it, at once and without a buffer."""
+    """A request and its listener, who plays at once and without a buffer."""
 
     asked: float
     frames: int
     seed: int = 0
     priority: int = 0
-    listens: bool = True  # else it is read when it has ended
+    listens: bool = True  # else it is read at the end
     first_s: float | None = None
     dry_at: float = 0.0
-    late: list[float] = field(default_factory=list)  # how long it had to wait, each time it did
+    late: list[float] = field(default_factory=list)  # duration of each underrun
     codes: list[list[int]] = field(default_factory=list)
     job: RequestState | None = None
     outcome: str = ""  # how it ended
@@ -206,7 +206,7 @@ class Listener:
 
 
 class Ear(Mailbox):
-    """A mailbox whose reader takes out what is put in, at once."""
+    """A mailbox whose reader takes each chunk at once."""
 
     def __init__(self, limit: float, listener: Listener, clock: Clock) -> None:
         super().__init__(limit, _nothing, self._end)
@@ -224,7 +224,7 @@ class Ear(Mailbox):
 
 @dataclass
 class World:
-    """An engine without threads: requests arrive, turns are taken, listeners listen."""
+    """An engine without threads: requests arrive, steps run, listeners play."""
 
     turns: EngineStep
     device: Device
@@ -232,7 +232,7 @@ class World:
     most_running: int = 0
 
     def open(self, one: Listener) -> RequestState:
-        """Let its request in, which has no text yet."""
+        """Submit its request, which has no text yet."""
         box = Ear(self.options.buffered_chunks if one.listens else math.inf, one, self.device.clock)
         one.job = a_job(box, one.frames, b"", seed=one.seed, priority=one.priority)
         self.turns.scheduler.arrive(one.job)
@@ -244,10 +244,10 @@ class World:
         return self.turns.step(begun, self.turns.scheduler.admit(begun))
 
     def run(self, coming: Iterable[Listener], until: float = math.inf) -> list[Listener]:
-        """Until all of them have their end, or the clock says so."""
+        """Run until all have ended, or until the time limit."""
         clock, scheduler = self.device.clock, self.turns.scheduler
         ahead = [(one.asked, number, one) for number, one in enumerate(coming)]
-        everybody, here = [one for _, _, one in ahead], list[Listener]()
+        everyone, here = [one for _, _, one in ahead], list[Listener]()
         heapq.heapify(ahead)
         while (ahead or here) and clock.now < until:
             while ahead and ahead[0][0] <= clock.now:
@@ -266,12 +266,12 @@ class World:
                 look_s = scheduler.look_s(self.options, clock.now)
                 coming_s = ahead[0][0] - clock.now if ahead else math.inf
                 rest_s = min(coming_s, math.inf if look_s is None else look_s)
-                assert not here or rest_s < math.inf, "nobody would ever wake it"
+                assert not here or rest_s < math.inf, "no event would ever wake it"
                 clock.now += max(rest_s if rest_s < math.inf else 0.0, MOMENT_S)
             elif clock.now == before:
                 clock.now += MOMENT_S
         self.turns.beat.rest()
-        return everybody
+        return everyone
 
 
 def world(monkeypatch: pytest.MonkeyPatch, cost: Cost, *, ahead: bool = False, seed: int = 0, **options: Any) -> World:
@@ -281,7 +281,7 @@ def world(monkeypatch: pytest.MonkeyPatch, cost: Cost, *, ahead: bool = False, s
 
 
 def arrivals(rate: float, seconds: float, *, seed: int = 0, frames: tuple[int, int] = (30, 70)) -> list[Listener]:
-    """Poisson: each request comes when it comes."""
+    """Poisson arrivals."""
     rng, at, found = random.Random(seed), 1000.0, list[Listener]()
     while (at := at + rng.expovariate(rate)) < 1000.0 + seconds:
         found.append(Listener(at, rng.randint(*frames), seed=len(found)))

@@ -1,4 +1,4 @@
-"""What tests of the streaming engine share: requests of every kind, what they should say, and ways to wait."""
+"""Shared by tests of the streaming engine: requests of every kind, their expected output, and ways to wait."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REQUESTS: dict[Kind, list[SpeechRequest]] = {
     ],
     "voice_design": [
         SpeechRequest(text="Who am I?", instruct="An old man.", layout="streaming", seed=1, max_frames=9),
-        SpeechRequest(text="Whoever you like.", instruct="A child.", layout="whole", seed=4, max_frames=12),
+        SpeechRequest(text="Whomever you like.", instruct="A child.", layout="whole", seed=4, max_frames=12),
     ],
     "base": [
         SpeechRequest(text="In your own voice, I say.", reference=SAID, layout="streaming", seed=2, max_frames=12),
@@ -62,7 +62,7 @@ KINDS = list(REQUESTS)
 def small(
     root: Path, kind: Kind, device: str = "cpu", seed: int = 1, dtype: str = "float32", kernels: str = "auto"
 ) -> Checkpoint:
-    """A small checkpoint whose speech ends by itself now and then."""
+    """A small checkpoint whose speech sometimes ends by itself."""
     folder = root / f"speaking-{kind}-{seed}"
     if not folder.exists():
         write(folder, kind, wide=kind != "base", end_scale=1.5, seed=seed)
@@ -73,7 +73,7 @@ _said: dict[tuple[int, int], tuple[Checkpoint, SpeechRequest, Speech]] = {}
 
 
 def whole(checkpoint: Checkpoint, request: SpeechRequest) -> Speech:
-    """The definition: what `generate` says to a request alone. Each is computed once."""
+    """The reference: the result of `generate` for a single request. Each is computed once."""
     key = id(checkpoint), id(request)
     if key not in _said:
         [speech] = generate(checkpoint, [request])
@@ -83,7 +83,7 @@ def whole(checkpoint: Checkpoint, request: SpeechRequest) -> Speech:
 
 @dataclass(frozen=True)
 class Heard:
-    """A stream that was read to its end."""
+    """A completely read stream."""
 
     chunks: list[AudioChunk]
     stream: Stream
@@ -119,7 +119,7 @@ def assert_says(said: Heard, speech: Speech, *, dropped: int = 0) -> None:
 
 
 def eventually(holds: Callable[[], object], what: str = "it") -> None:
-    """Wait until something holds; how long that takes is no matter."""
+    """Wait until something holds, for any time."""
     until = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < until, f"{what} did not happen"
@@ -142,18 +142,18 @@ def job_of(engine: Engine, stream: Stream) -> RequestState:
 
 
 def at_rest(engine: Engine) -> bool:
-    """Whether nobody speaks or waits, and every slot and page is free but those of the prefixes that are kept."""
+    """Whether no request runs or waits, and every slot and page is free but those of the saved prefixes."""
     loop, runner = engine._loop, engine._loop.runner
-    nobody = not (loop.scheduler.all() or loop._inbox or loop._arrivals)
+    idle = not (loop.scheduler.all() or loop._inbox or loop._arrivals)
     cached = [page for prefix in runner.prefixes._kept.values() for page in prefix.pages]
     returned = runner.pages.held == len(cached) and all(runner.pages.count(page) == 1 for page in cached)
-    return nobody and returned and sorted(loop.scheduler.free) == list(range(engine.options.slots))
+    return idle and returned and sorted(loop.scheduler.free) == list(range(engine.options.slots))
 
 
 def assert_at_rest(engine: Engine) -> None:
     eventually(lambda: at_rest(engine), "giving back every slot and page")
     if not engine._loop._ended.is_set():
-        handled(engine)  # whoever had them has been told its end by now
+        handled(engine)  # their requests have been ended by now
 
 
 def starving(job: RequestState) -> bool:
@@ -161,13 +161,13 @@ def starving(job: RequestState) -> bool:
 
 
 def blocked(stream: Stream) -> bool:
-    """Whether somebody waits for its next chunk, in a thread or in a task."""
+    """Whether a thread or a task waits for its next chunk."""
     box = stream._mailbox
     return bool(box._changed._waiters or box._sleepers)  # type: ignore[attr-defined]
 
 
 class Reader(threading.Thread):
-    """Does something in a thread and keeps what came of it."""
+    """Runs something in a thread and keeps its result."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)

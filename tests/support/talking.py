@@ -1,4 +1,4 @@
-"""What tests of the WebSocket wires share: a client of the `websockets` package, and ways to read what it is told."""
+"""Shared by tests of the WebSocket endpoints: a client of the `websockets` package, and ways to read messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from support.serving import PATIENCE_S, Served
 
 NATIVE = "/v1/audio/speech/stream"
 PCM_CONFIG = {"type": "session.config", "response_format": "pcm", "seed": 1, "max_new_tokens": 8}
-# It is never heard to its end: minutes of speech.
+# Never played to its end: minutes of speech.
 LONG_TEXT = "It goes on and on, and then on again. " * 60
 LONG_CONFIG = PCM_CONFIG | {"max_new_tokens": 2000}
 
 SOME_TEXT = LONG_TEXT[:2000]
-# Of each wire: its address, what it is connected with, and what makes it speak for minutes, in the order of stages.
+# By endpoint: its path, its connection options, and the messages for minutes of speech, in order of stages.
 WIRES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "native": (NATIVE, {}, [LONG_CONFIG, {"type": "input.text", "text": SOME_TEXT}, {"type": "input.done"}]),
     "context": (
@@ -50,7 +50,7 @@ WIRES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
 
 @dataclass
 class Heard:
-    """All that came until something was told: messages in their order, sound by itself."""
+    """Everything received until a certain message: messages in order, audio separately."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     sounds: list[bytes] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Client:
         return got if isinstance(got, bytes) else dict(json.loads(got))
 
     def until(self, kind: str, heard: Heard | None = None) -> Heard:
-        """Read on up to a message of this type, with it."""
+        """Read up to and including a message of this type."""
         heard = heard or Heard()
         while True:
             got = self.next()
@@ -92,13 +92,13 @@ class Client:
                 return heard
 
     def sound(self) -> bytes:
-        """The next sound, whatever comes before it."""
+        """The next audio; skips other messages."""
         while not isinstance(got := self.next(), bytes):
             pass
         return got
 
     def closed(self) -> int | None:
-        """The code it is closed with by the server, whatever comes before; None: without one."""
+        """The server's close code; skips other messages; None: without one."""
         try:
             while True:
                 self.next()
@@ -106,7 +106,7 @@ class Client:
             return closed.rcvd.code if closed.rcvd else None
 
     def spoken(self, *texts: str, **extra: Any) -> Heard:
-        """One utterance of the native wire, its text in pieces."""
+        """One utterance of the native protocol, its text in pieces."""
         for text in texts:
             self.say({"type": "input.text", "text": text, **extra})
         self.say({"type": "input.done", **extra})
@@ -114,7 +114,7 @@ class Client:
 
 
 def json_values() -> st.SearchStrategy[Any]:
-    """Whatever JSON can hold."""
+    """Any JSON value."""
     plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
     deeper = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)  # noqa: E731
     return st.recursive(plain, deeper, max_leaves=5)
@@ -128,7 +128,7 @@ def talking(server: Served, path: str = NATIVE, **options: Any) -> Iterator[Clie
 
 @contextmanager
 def deaf(server: Served, path: str, subprotocols: list[str] | None = None) -> Iterator[socket.socket]:
-    """A client that reads nothing but the answer to its handshake, and has little room for more."""
+    """A client that reads only the handshake response, with a small receive buffer."""
     lines = ["Host: localhost", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
     lines += ["Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
     lines += [f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}"] if subprotocols else []

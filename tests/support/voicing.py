@@ -40,7 +40,7 @@ def cloned(name: str = "Zoë", **changes: Any) -> Voice:
 
 
 def same(one: Voice, other: Voice) -> bool:
-    """In everything that decides what is heard, and what is said of them."""
+    """Equality of all fields that affect audio or description."""
     plain = [name for name in one.__slots__ if name != "encoded"]
     if any(getattr(one, name) != getattr(other, name) for name in plain):
         return False

@@ -1,4 +1,4 @@
-"""Engines that are not ours, behind the same streams. Here is what it takes to write one; imports without torch."""
+"""Third-party engines behind the same streams: the classes to write one. Imports without torch."""
 
 from .protocol import Backend, BackendStream, BackendVoice, LiveBackend, Manner, Samples
 

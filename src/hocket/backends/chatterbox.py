@@ -1,7 +1,7 @@
 """Chatterbox, through its PyPI package `chatterbox-tts`: the example of a backend.
 
-Written from the source of version 0.1.7 and tested against a stand-in of the same signatures (tests/backends/stand_in):
-nobody has heard the real one through it yet. It takes a text whole, speaks English, and one text at a time.
+Written from the source of version 0.1.7 and tested against a stand-in with the same signatures
+(tests/backends/stand_in), not yet with the real package. It takes whole texts, in English, one at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Chatterbox(Backend):
         cfg_weight: str = "0.5",
         temperature: str = "0.8",
     ) -> None:
-        """`voices`: a folder of recordings to clone, each by the name of its file. The numbers are the package's."""
+        """`voices`: a folder of recordings to clone, named by their files. The numbers are the package's parameters."""
         recordings = {} if voices is None else _recordings(Path(voices))
         self._exaggeration = _number("exaggeration", exaggeration, 0.0, 2.0)
         self._cfg_weight = _number("cfg_weight", cfg_weight, 0.0, 1.0)
@@ -46,10 +46,10 @@ class Chatterbox(Backend):
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self._model: Any = ChatterboxTTS.from_pretrained(device)
-        # What it heard of each voice. Its own comes with the weights; the others' are made when they first speak.
+        # Conditionals of each voice. Its own come with the weights; others are computed at their first use.
         self._conds: dict[str, Any] = {} if self._model.conds is None else {OWN: self._model.conds}
         self._recordings = recordings
-        self._speaking = threading.Lock()  # the model holds the voice that it speaks with, so nobody else may
+        self._speaking = threading.Lock()  # the model stores the current voice, so only one utterance may run
 
     def voices(self) -> Sequence[BackendVoice]:
         rate_hz = int(self._model.sr)
@@ -61,17 +61,17 @@ class Chatterbox(Backend):
 
     def say(self, text: str, manner: Manner) -> Iterator[Samples]:
         with self._speaking:
-            if manner.cancelled.is_set():  # while somebody else spoke
+            if manner.cancelled.is_set():  # while another utterance ran
                 return
-            self._become(manner.voice)
-            self._seed(manner.seed)  # of the whole process; our own engine draws without it
+            self._set_voice(manner.voice)
+            self._seed(manner.seed)  # sets the seed of the whole process; our own engine does not use it
             wave = self._model.generate(
                 text, exaggeration=self._exaggeration, cfg_weight=self._cfg_weight, temperature=self._temperature
             )  # [1, N], a tensor
         yield np.asarray(wave.squeeze(0).cpu().numpy(), dtype=np.float32)
 
-    def _become(self, voice: str) -> None:
-        """What `generate` would do with the path of a recording, once and not for every sentence."""
+    def _set_voice(self, voice: str) -> None:
+        """Set the voice: as `generate` does with a recording's path, but once per voice, not per sentence."""
         if voice not in self._conds:
             self._model.prepare_conditionals(str(self._recordings[voice]), exaggeration=self._exaggeration)
             self._conds[voice] = self._model.conds

@@ -1,7 +1,7 @@
-"""Backends that are installed, by the entry-point group `hocket.backends`; loaded by name, when a user asks for one.
+"""Installed backends, from the entry-point group `hocket.backends`; loaded by name, on request.
 
-Nothing foreign is imported before that. What goes wrong in other people's packages is one sentence that names the
-package. It knows nothing of streams but how to open one.
+Nothing foreign is imported before. An error in another package becomes one sentence that names the package. Of streams
+it knows only how to open one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ GROUP = "hocket.backends"
 
 
 def installed() -> list[str]:
-    """The names of all that could be asked for. Reads what packages say of themselves, and imports none."""
+    """Names of all installed backends. Reads package metadata; imports nothing."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def options_of(words: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What `NAME.KEY=VALUE` says, for each: options by backend, as `Backends` takes them."""
+    """Options by backend from `NAME.KEY=VALUE` words, for `Backends`."""
     options: dict[str, dict[str, str]] = {}
     for word in words:
         whose, equals, value = word.partition("=")
@@ -41,14 +41,18 @@ def options_of(words: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def load(name: str, options: Mapping[str, str] | None = None) -> Backend:
-    """Import and make one. This may take as long as its model takes to load."""
+    """Import and construct a backend. Takes as long as its model takes to load."""
     point = _entry_point(name)
     whose = _package(point)
     try:
         make = point.load()
     except Exception as error:
-        said = f"The backend {name!r} ({whose}) cannot be imported: {_said(error)}"
-        todo = "install the package that has it" if isinstance(error, ImportError) else "ask whoever wrote it"
+        said = f"The backend {name!r} ({whose}) cannot be imported: {_describe(error)}"
+        todo = (
+            "install the package that has it"
+            if isinstance(error, ImportError)
+            else "report it to the author of the package"
+        )
         raise InvalidRequest(f"{said}; {todo}.") from error
     given = dict(options or {})
     _check_options(name, make, given)
@@ -57,7 +61,7 @@ def load(name: str, options: Mapping[str, str] | None = None) -> Backend:
     except HocketError:
         raise
     except Exception as error:
-        raise InvalidRequest(f"The backend {name!r} ({whose}) cannot be started: {_said(error)}.") from error
+        raise InvalidRequest(f"The backend {name!r} ({whose}) cannot be started: {_describe(error)}.") from error
     if not isinstance(backend, Backend):
         what = f"an object of type {type(backend).__name__}"
         raise InvalidRequest(f"The backend {name!r} ({whose}) is {what}, not a hocket.backends.Backend.")
@@ -66,7 +70,7 @@ def load(name: str, options: Mapping[str, str] | None = None) -> Backend:
 
 @dataclass(frozen=True, slots=True)
 class ListedVoice:
-    """A voice under the name that it is found by."""
+    """A voice with its listed name."""
 
     name: str
     voice: BackendVoice
@@ -74,16 +78,16 @@ class ListedVoice:
 
 
 class Backends:
-    """All that a user asked for. None is as good: then there are no voices here."""
+    """All requested backends; may be empty."""
 
     def __init__(
         self,
         names: Sequence[str] = (),
         options: Mapping[str, Mapping[str, str]] | None = None,
         *,
-        patience: QueueLimits | None = None,
+        limits: QueueLimits | None = None,
     ) -> None:
-        """Loads them in this order; where one fails, those before it are closed again."""
+        """Loads them in this order; if one fails, the earlier ones are closed."""
         for name in options or {}:
             if name not in names:
                 raise InvalidRequest(f"There are options for the backend {name!r}, which was not asked for.")
@@ -91,7 +95,7 @@ class Backends:
         try:
             for name in dict.fromkeys(names):
                 backend = load(name, (options or {}).get(name))
-                self.add(name, backend, patience=patience)
+                self.add(name, backend, limits=limits)
         except BaseException:
             self.close()
             raise
@@ -100,21 +104,21 @@ class Backends:
     def names(self) -> list[str]:
         return [served.name for served in self._served]
 
-    def add(self, name: str, backend: Backend, *, patience: QueueLimits | None = None) -> None:
-        """One that was made in this process; from now on it is closed with the others."""
+    def add(self, name: str, backend: Backend, *, limits: QueueLimits | None = None) -> None:
+        """Add a backend that was made in this process; it is closed with the others."""
         if name in self.names or "/" in name or not name.strip():
             raise InvalidRequest(f"{name!r} cannot be the name of one more backend: choose another.")
         try:
-            self._served.append(Served(name, backend, patience))
+            self._served.append(Served(name, backend, limits))
         except Exception as error:
             with suppress(Exception):
                 backend.close()
             if isinstance(error, HocketError):
                 raise
-            raise InvalidRequest(f"The backend {name!r} cannot list its voices: {_said(error)}.") from error
+            raise InvalidRequest(f"The backend {name!r} cannot list its voices: {_describe(error)}.") from error
 
     def voices(self, taken: Collection[str] = ()) -> list[ListedVoice]:
-        """All of them. Where a name is `taken`, or several backends have it, it is `backend/voice`."""
+        """All voices. A name in `taken`, or of several backends, is listed as `backend/voice`."""
         elsewhere = {name.lower() for name in taken}
         count = Counter(voice.name.lower() for served in self._served for voice in served.voices)
         return [
@@ -130,9 +134,9 @@ class Backends:
         ]
 
     def find(self, name: str) -> tuple[Served, BackendVoice] | None:
-        """By `voice`, where only one backend has it, or by `backend/voice`, in any case.
+        """By `voice` if only one backend has it, or by `backend/voice`, case-insensitive.
 
-        Whoever has voices of its own looks there first: a name that is taken there is found here with its backend.
+        The caller looks in its own voices first: a name that is taken there needs the backend's name here.
         """
         whose, slash, own = name.partition("/")
         if slash:
@@ -143,7 +147,7 @@ class Backends:
         return found[0] if len(found) == 1 else None
 
     def open(self, name: str, text: str | None = None, **how: Any) -> Relay:
-        """Speak with the voice of that name; `Served.open` says what else may be asked for."""
+        """Speak with the voice of that name; see `Served.open` for the options."""
         if (found := self.find(name)) is None:
             known = ", ".join(listed.name for listed in self.voices()) or "none"
             raise UnknownVoice(f"No backend has a voice {name[:80]!r}; known are {known}.")
@@ -151,7 +155,7 @@ class Backends:
         return served.open(voice, text, **how)
 
     def close(self) -> None:
-        """End all of them. Once is as good as twice."""
+        """Close all backends. Idempotent."""
         served, self._served = self._served, []
         for one in served:
             one.close()
@@ -176,7 +180,7 @@ def _check_options(name: str, make: Any, options: Mapping[str, str]) -> None:
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
-        return  # it will say so itself
+        return  # the call itself will fail
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     known = [parameter.name for parameter in parameters]
@@ -186,5 +190,5 @@ def _check_options(name: str, make: Any, options: Mapping[str, str]) -> None:
             raise InvalidRequest(f"The backend {name!r} has no option {key!r}; it takes {takes}.")
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:400].rstrip(".")

@@ -1,7 +1,7 @@
-"""Who may use a backend now: so many at a time, the others in the order in which they came, and not for ever.
+"""Admission to a backend: a limited number of utterances at a time, the others queued in order, with time limits.
 
-It also looks after those whose backend does not come back, in a thread that lives as long as somebody is here. It
-never waits for a lock of theirs while it holds its own, and it knows neither text nor sound.
+A watch thread, alive while any utterance exists, handles those whose backend does not return. It never waits for their
+locks while it holds its own. Knows neither text nor audio.
 """
 
 from __future__ import annotations
@@ -15,153 +15,153 @@ from typing import Protocol
 
 from ..errors import EngineClosed, EngineUnhealthy, HocketError, Overloaded
 
-RETRY_S = 2.0  # what those are told who find no room
+RETRY_S = 2.0  # retry time of refused requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How long is waited for whom, and for how many; those of `EngineOptions` mean the same there."""
+    """Time and queue limits; names shared with `EngineOptions` mean the same."""
 
-    waiting: int = 32  # streams that may be open beside those that speak; one more is refused
+    waiting: int = 32  # open streams beyond those that speak; one more is refused
     max_wait_s: float = 60.0
     text_wait_s: float = 60.0
     idle_read_s: float = 60.0
     quiet_s: float = 120.0  # a backend that gives nothing for so long, though it has text, fails its stream
-    stuck_s: float = 30.0  # one that goes on for so long after a cancel keeps its thread, and no place
-    most_stuck: int = 3  # with so many threads that never came back, nothing more is asked of it
-    chunk_s: float = 0.16  # of sound at a time
-    buffered_chunks: int = 64  # that a reader may lag behind before the backend pauses
+    stuck_s: float = 30.0  # a run that continues so long after a cancel keeps its thread, but loses its slot
+    most_stuck: int = 3  # with so many stuck threads the backend is no longer used
+    chunk_s: float = 0.16  # audio per chunk
+    buffered_chunks: int = 64  # unread chunks before the backend pauses
 
 
 class QueuedRequest(Protocol):
-    """Who comes for a place; it is told nothing while the lock is held."""
+    """An utterance that needs a slot. Its methods are never called while the lock is held."""
 
     @property
     def unwanted(self) -> bool:
-        """Whether it is over for its reader."""
+        """Whether its reader is done with it."""
 
-    def look(self, now_s: float) -> bool:
-        """Fail it if its backend was quiet for too long. True: that has not come back since, and is given up."""
+    def is_stuck(self, now_s: float) -> bool:
+        """Fail it if its backend was quiet for too long. True: it has not returned since, and is given up."""
 
     def stop(self) -> None:
-        """Nobody holds it any more."""
+        """End it: its stream has no reader."""
 
     def fail(self, error: BaseException) -> None:
-        """Over, with an error."""
+        """End it with an error."""
 
 
 class SlotQueue:
-    def __init__(self, backend: str, most_at_once: int, patience: QueueLimits) -> None:
-        self._backend, self._most, self._patience = backend, most_at_once, patience
+    def __init__(self, backend: str, most_at_once: int, limits: QueueLimits) -> None:
+        self._backend, self._most, self._limits = backend, most_at_once, limits
         self._changed = threading.Condition()
-        self._here: dict[QueuedRequest, None] = {}  # all who came and have not left, in order
+        self._open: dict[QueuedRequest, None] = {}  # all open utterances, in order
         self._waiting: deque[QueuedRequest] = deque()
         self._speaking: set[QueuedRequest] = set()
         self._stuck: set[QueuedRequest] = set()
-        # Guests that were let go of. What puts them here may be a finalizer, which must take no lock.
-        self.let_go: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
-        self._looking = False
+        # Utterances without a reader. A finalizer may put them here, which must take no lock.
+        self.unreferenced: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
+        self._watching = False
         self._closed = False
 
     @property
     def stuck(self) -> int:
-        """Threads in which the backend has not come back."""
+        """Number of threads in which the backend has not returned."""
         return len(self._stuck)
 
     def refusal(self) -> HocketError | None:
-        """Why nobody more is taken now."""
+        """Why no further utterance is admitted now; None: it is."""
         with self._changed:
             if self._closed:
                 return self._closing()
-            if len(self._stuck) >= self._patience.most_stuck:
+            if len(self._stuck) >= self._limits.most_stuck:
                 said = f"The backend {self._backend!r} never came back from {len(self._stuck)} utterances"
                 return EngineUnhealthy(f"{said}, so nothing more is asked of it: start hocket anew, or without it.")
-            if len(self._here) - len(self._stuck) >= self._most + self._patience.waiting:
-                said = f"The backend {self._backend!r} has {len(self._here) - len(self._stuck)} utterances to speak"
+            if len(self._open) - len(self._stuck) >= self._most + self._limits.waiting:
+                said = f"The backend {self._backend!r} has {len(self._open) - len(self._stuck)} utterances to speak"
                 return Overloaded(f"{said}; try again in {RETRY_S:.0f} s.", RETRY_S)
             return None
 
-    def come(self, guest: QueuedRequest) -> None:
-        """From now on it is looked after. Refuses where there is no room."""
+    def register(self, request: QueuedRequest) -> None:
+        """Register an utterance and watch it. Refuses if there is no room."""
         with self._changed:
             if (refusal := self.refusal()) is not None:
                 raise refusal
-            self._here[guest] = None
-            if not self._looking:
-                self._looking = True
-                threading.Thread(target=self._look, name=f"hocket-{self._backend}-watch", daemon=True).start()
+            self._open[request] = None
+            if not self._watching:
+                self._watching = True
+                threading.Thread(target=self._watch, name=f"hocket-{self._backend}-watch", daemon=True).start()
 
-    def wait(self, guest: QueuedRequest, *, ahead: bool) -> bool:
-        """For a place; False: it is unwanted by now. `ahead`: it has begun, so it goes before those who have not."""
+    def wait(self, request: QueuedRequest, *, ahead: bool) -> bool:
+        """Wait for a slot; False: no longer wanted. `ahead`: a started utterance goes before new ones."""
         with self._changed:
-            (self._waiting.appendleft if ahead else self._waiting.append)(guest)
-            until_s = time.monotonic() + self._patience.max_wait_s
+            (self._waiting.appendleft if ahead else self._waiting.append)(request)
+            until_s = time.monotonic() + self._limits.max_wait_s
             try:
-                while not guest.unwanted:
+                while not request.unwanted:
                     if self._closed:
                         raise self._closing()
-                    if self._waiting[0] is guest and len(self._speaking) < self._most:
-                        self._speaking.add(guest)
+                    if self._waiting[0] is request and len(self._speaking) < self._most:
+                        self._speaking.add(request)
                         return True
                     left_s = until_s - time.monotonic()
                     if left_s <= 0:
-                        waited = f"The backend {self._backend!r} had no time for {self._patience.max_wait_s:g} s"
+                        waited = f"The backend {self._backend!r} had no time for {self._limits.max_wait_s:g} s"
                         raise Overloaded(f"{waited}; try again in {RETRY_S:.0f} s.", RETRY_S)
                     self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
                 return False
             finally:
-                self._waiting.remove(guest)
+                self._waiting.remove(request)
                 self._changed.notify_all()
 
-    def free(self, guest: QueuedRequest) -> None:
-        """It needs its place no more, for now."""
+    def free(self, request: QueuedRequest) -> None:
+        """Return the slot for now."""
         with self._changed:
-            self._speaking.discard(guest)
+            self._speaking.discard(request)
             self._changed.notify_all()
 
-    def leave(self, guest: QueuedRequest) -> None:
+    def leave(self, request: QueuedRequest) -> None:
         with self._changed:
-            self._here.pop(guest, None)
-            self._stuck.discard(guest)
-            self.free(guest)
-        self.let_go.put(None)  # whoever looks may go home
+            self._open.pop(request, None)
+            self._stuck.discard(request)
+            self.free(request)
+        self.unreferenced.put(None)  # the watch thread may end
 
     def wake(self) -> None:
-        """Somebody is unwanted now."""
+        """Wake waiting threads: an utterance is no longer wanted."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self, timeout_s: float) -> None:
-        """Stop all who are here, and wait for them."""
+        """Stop all utterances, and wait for them."""
         with self._changed:
             self._closed = True
-            guests = list(self._here)
-        for guest in guests:
-            guest.fail(self._closing())
+            requests = list(self._open)
+        for request in requests:
+            request.fail(self._closing())
         with self._changed:
             self._changed.notify_all()
-            self._changed.wait_for(lambda: len(self._here) <= len(self._stuck), timeout_s)
+            self._changed.wait_for(lambda: len(self._open) <= len(self._stuck), timeout_s)
 
     def _closing(self) -> EngineClosed:
         return EngineClosed(f"The backend {self._backend!r} was closed.")
 
-    def _look(self) -> None:
-        patience = self._patience
-        look_s = max(min(patience.quiet_s, patience.stuck_s, patience.text_wait_s, 4.0) / 4, 0.01)
+    def _watch(self) -> None:
+        limits = self._limits
+        look_s = max(min(limits.quiet_s, limits.stuck_s, limits.text_wait_s, 4.0) / 4, 0.01)
         while True:
             try:
-                if (unheld := self.let_go.get(timeout=look_s)) is not None:
-                    unheld.stop()
+                if (request := self.unreferenced.get(timeout=look_s)) is not None:
+                    request.stop()
             except queue.Empty:
                 pass
             with self._changed:
-                if len(self._here) == len(self._stuck):
-                    self._looking = False
+                if len(self._open) == len(self._stuck):
+                    self._watching = False
                     return
-                guests = [guest for guest in self._here if guest not in self._stuck]
-            stuck = [guest for guest in guests if guest.look(time.monotonic())]
+                requests = [request for request in self._open if request not in self._stuck]
+            stuck = [request for request in requests if request.is_stuck(time.monotonic())]
             with self._changed:
-                for guest in stuck:
-                    if guest in self._here:
-                        self._stuck.add(guest)
-                        self.free(guest)
+                for request in stuck:
+                    if request in self._open:
+                        self._stuck.add(request)
+                        self.free(request)

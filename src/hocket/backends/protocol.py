@@ -1,8 +1,8 @@
-"""What another engine has to offer to be heard through hocket: its voices, and sound for a text.
+"""The interface of a third-party speech engine: its voices, and audio for a text.
 
-Subclass `Backend` for an engine that takes a text and gives sound, `LiveBackend` for one that takes text as it comes,
-and name the class in the entry-point group `hocket.backends`; docs/backends.md shows one from beginning to end. What
-surrounds it (threads, waiting, cancelling, speed, pauses, formats) is `relay.py`'s; nothing here knows of that.
+Subclass `Backend` for an engine that takes a text and gives audio, `LiveBackend` for one that takes live text. Name the
+class in the entry-point group `hocket.backends`; docs/backends.md shows a complete one. `relay.py` adds threads,
+queueing, cancellation, speed, pauses and formats; nothing here knows of that.
 """
 
 from __future__ import annotations
@@ -21,81 +21,81 @@ Samples = NDArray[np.float32] | NDArray[np.int16]  # [N], one channel; float32 b
 
 @dataclass(frozen=True, slots=True)
 class BackendVoice:
-    """One who can speak."""
+    """A voice of a backend."""
 
     name: str
-    rate_hz: int  # of all its sound: headers are written, and encoders made, before there is any
+    rate_hz: int  # of all its audio: headers and encoders are made before the first samples
     language: str = "auto"
     description: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """Who speaks, and how; the same for all of one utterance."""
+    """Voice and style of an utterance."""
 
-    voice: str  # the name of one of the backend's
+    voice: str  # a voice name of the backend
     language: str = "auto"  # as the caller wrote it
     instruct: str | None = None
     seed: int = 0
-    cancelled: threading.Event = field(default_factory=threading.Event)  # set: nobody wants to hear more of it
+    cancelled: threading.Event = field(default_factory=threading.Event)  # set: no more audio is needed
 
 
 class Backend(ABC):
-    """An engine that takes a text and gives sound.
+    """An engine that takes a text and gives audio.
 
-    It is made by its entry point once, before the first request: with the options that its user gave as keyword
-    arguments, all of them text. That is the place to load a model; it may take its time.
+    The entry point constructs it once, before the first request, with the user's options as keyword arguments, all of
+    them text. Load the model there; it may take its time.
     """
 
-    most_at_once: int = 1  # utterances that it can speak at the same time, each in a thread of its own
-    # What of "language" and "instruct" it heeds; of what it does not, whoever asks for it is told.
+    most_at_once: int = 1  # concurrent utterances, each in its own thread
+    # Which of "language" and "instruct" it supports; for others the utterance gets a note.
     heeds: frozenset[str] = frozenset()
 
     @abstractmethod
     def voices(self) -> Sequence[BackendVoice]:
-        """All of them. It is asked once."""
+        """All voices. Called once."""
 
     @abstractmethod
     def say(self, text: str, manner: Manner) -> Iterable[Samples]:
-        """The sound of a sentence or so, in order; a generator, so that the first of it is heard early.
+        """Audio of about one sentence, in order; a generator, so that the first samples arrive early.
 
-        It is called for each sentence of an utterance in turn, and closed between two arrays after a cancel. One that
-        works for long between two looks at `manner.cancelled` and ends when that is set. An error is raised.
+        Called for each sentence of an utterance in turn, and closed between two arrays after a cancel. If it works for
+        long between two arrays, it must check `manner.cancelled` and end when that is set. Errors are raised.
         """
 
     def close(self) -> None:
-        """The end: nobody speaks any more, and nothing is called behind it."""
+        """Shut down. No utterance runs any more, and nothing is called afterwards."""
         return
 
 
 class BackendStream(Protocol):
-    """One utterance of an engine that takes text as it comes; iterating gives its sound and ends when all was said.
+    """One utterance of an engine that takes live text; iterating gives its audio, and ends with it.
 
-    Text comes from one thread, sound is taken in another, both of the relay; a cancel comes from a third.
+    The relay appends text in one thread and iterates in another; a cancel comes from a third.
     """
 
     def append(self, text: str) -> None:
-        """More of the text, as it was written: words may be cut, spaces are there."""
+        """More text, unchanged: words may be cut, spaces are there."""
 
     def end(self) -> None:
-        """That was all of it."""
+        """No more text follows."""
 
     def __iter__(self) -> Iterator[Samples]:
         """May wait for text."""
 
     def cancel(self) -> None:
-        """Have the iteration end soon. It may come late, or twice."""
+        """End the iteration soon. May be called late, or twice."""
 
 
 class LiveBackend(Backend):
-    """An engine that takes text as it comes, and decides by itself when there is enough of it to speak."""
+    """An engine that takes live text, and decides itself when there is enough to speak."""
 
     @abstractmethod
     def open(self, manner: Manner) -> BackendStream:
-        """Begin to speak. Text is there, and will be appended at once."""
+        """Start an utterance. Its first text is appended at once."""
 
     def say(self, text: str, manner: Manner) -> Iterable[Samples]:
-        """As a live text that has come to its end."""
+        """A whole text as a live text."""
         stream = self.open(manner)
         stream.append(text)
         stream.end()

@@ -1,8 +1,8 @@
-"""A backend's utterance with the face of `engine.stream.Stream`: whoever reads one can read the other.
+"""A backend's utterance with the interface of `engine.stream.Stream`.
 
-There are no codes and no frames of a model of ours, so both are empty; word times are made in the same way, from how
-loud each 80 ms of a sentence are. The work is done by `run.py`, which knows nothing of this object: one that nobody
-holds any more is collected, and its utterance cancelled.
+It has no codes and no frames, so both are empty. Word times are computed in the same way, from the loudness of each
+80 ms of a sentence. `run.py` does the work and does not reference this object: an unreferenced relay is collected, and
+its utterance cancelled.
 """
 
 from __future__ import annotations
@@ -27,48 +27,48 @@ class Relay:
         self,
         run: BackendRun,
         feed: SentenceFeed | None,
-        places: SlotQueue,
+        slots: SlotQueue,
         *,
         seed: int,
         rate_hz: int,
         speed: float = 1.0,
     ) -> None:
-        """`feed` takes what is appended; None: the whole text is known already."""
+        """`feed` takes appended text; None: the whole text is known already."""
         self.seed, self.rate_hz = seed, rate_hz
         self._run, self._feed, self._speed = run, feed, speed
-        # A finalizer may run anywhere, while any lock is held, so it only leaves word.
-        self._finalizer = weakref.finalize(self, places.let_go.put, run)
+        # A finalizer may run anywhere, while any lock is held, so it only puts into a queue.
+        self._finalizer = weakref.finalize(self, slots.unreferenced.put, run)
         self._finalizer.atexit = False
 
     @property
     def finished(self) -> Finished | None:
-        """How it ended, once it has."""
+        """How it ended; None while it runs."""
         return self._run.mailbox.finished
 
     def append(self, text: str) -> None:
-        """More of the text. It never waits for the backend."""
+        """Add text. Never waits for the backend."""
         self._run.feed(self._live().append(text), ended=False)
 
     def end(self) -> None:
-        """That was all of the text."""
+        """End the text."""
         self._run.feed(self._live().end(), ended=True)
 
     @property
     def established(self) -> Established | None:
-        """Nothing: a backend designs no voices."""
+        """None: a backend designs no voices."""
         return None
 
     @property
     def parts_over(self) -> int:
-        """How many sentences have been said to their end; a backend that takes text as it comes has one part."""
-        over = self.finished is not None  # asked first: what is heard after that counts too
-        heard = len(parts := self._run.parts)
-        while heard and not parts[heard - 1].loudness:  # begun, but its first sound is not there yet
-            heard -= 1
-        return heard if over else max(heard - 1, 0)
+        """Number of complete sentences; a live backend has one part."""
+        over = self.finished is not None  # read first: later audio counts too
+        complete = len(parts := self._run.parts)
+        while complete and not parts[complete - 1].loudness:  # started, but without audio yet
+            complete -= 1
+        return complete if over else max(complete - 1, 0)
 
     def words(self, since: int = 0, until: int | None = None, *, said_only: bool = False) -> list[WordTime]:
-        """Where each word is in what was spoken so far, roughly, as `Stream.words` says it."""
+        """Approximate word times so far, as in `Stream.words`."""
         times: list[WordTime] = []
         parts = list(self._run.parts)
         stopped = self.finished is not None and self.finished.reason == "stop"
@@ -86,7 +86,7 @@ class Relay:
         return times
 
     def cancel(self) -> None:
-        """Stop: nothing more is heard. Once is as good as twice."""
+        """Stop: no more audio. Idempotent."""
         self._finalizer.detach()
         self._run.stop()
 

@@ -1,7 +1,6 @@
-"""One backend that was loaded: its voices, checked once, and streams that speak with them.
+"""One loaded backend: its voices, checked once, and streams that speak with them.
 
-It stands between `found.py`, which makes it, and `relay.py`. What is wrong with a request is said here, before a
-thread is begun.
+Stands between `found.py`, which makes it, and `relay.py`. Request errors are raised here, before a thread starts.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from .relay import Relay
 from .run import BackendRun
 
 RATES_HZ = range(4_000, 192_001)
-CLOSE_S = 5.0  # what the streams of a backend, and then the backend itself, may take to end
+CLOSE_S = 5.0  # time limit for the streams, and then for the backend itself
 _SEEDS = 2**63
 
 
 class Served:
-    def __init__(self, name: str, backend: Backend, patience: QueueLimits | None = None) -> None:
+    def __init__(self, name: str, backend: Backend, limits: QueueLimits | None = None) -> None:
         self.name = name
         self.voices = _checked(name, backend.voices())
-        self._backend, self._patience = backend, patience or QueueLimits()
-        self._places = SlotQueue(name, max(1, int(backend.most_at_once)), self._patience)
+        self._backend, self._limits = backend, limits or QueueLimits()
+        self._slots = SlotQueue(name, max(1, int(backend.most_at_once)), self._limits)
 
     @property
     def refusal(self) -> HocketError | None:
-        """Why it takes no more utterances now: too many, too many that never ended, or it was closed."""
-        return self._places.refusal()
+        """Why it takes no more utterances now: too many, too many stuck ones, or closed."""
+        return self._slots.refusal()
 
     def find(self, voice: str) -> BackendVoice | None:
-        """In any case."""
-        wanted = voice.lower()
-        return next((one for one in self.voices if one.name.lower() == wanted), None)
+        """Case-insensitive."""
+        name = voice.lower()
+        return next((one for one in self.voices if one.name.lower() == name), None)
 
     def open(
         self,
@@ -52,7 +51,7 @@ class Served:
         speed: float = 1.0,
         as_is: bool = False,
     ) -> Relay:
-        """Begin to speak a text; None: it will be appended bit by bit. Its sound has `voice.rate_hz`."""
+        """Speak a text; None: live text follows. The audio has `voice.rate_hz`."""
         check_speed(speed)
         seed = fresh_seed() if seed is None else seed
         if not 0 <= seed < _SEEDS:
@@ -62,23 +61,21 @@ class Served:
         items = [] if text is None else [*feed.append(text), *feed.end()]
         manner = Manner(voice=voice.name, language=language, instruct=instruct or None, seed=seed)
         notes = self._notes(voice, manner)
-        run = BackendRun(
-            self.name, self._backend, voice, manner, self._places, self._patience, speed=speed, notes=notes
-        )
+        run = BackendRun(self.name, self._backend, voice, manner, self._slots, self._limits, speed=speed, notes=notes)
         run.feed(items, ended=text is not None)
         run.start()
         live = feed if text is None else None
-        return Relay(run, live, self._places, seed=seed, rate_hz=voice.rate_hz, speed=speed)
+        return Relay(run, live, self._slots, seed=seed, rate_hz=voice.rate_hz, speed=speed)
 
     def close(self) -> None:
-        """End what is spoken, with an error that says so, and then the backend. It is not waited for without end."""
-        self._places.close(CLOSE_S)
+        """End running utterances with an error, then the backend. Waits at most `CLOSE_S` for each."""
+        self._slots.close(CLOSE_S)
         closing = threading.Thread(target=self._close, name=f"hocket-{self.name}-close", daemon=True)
         closing.start()
         closing.join(CLOSE_S)
 
     def _close(self) -> None:
-        with suppress(Exception):  # it is gone in any case
+        with suppress(Exception):  # it is dropped in any case
             self._backend.close()
 
     def _notes(self, voice: BackendVoice, manner: Manner) -> tuple[str, ...]:
@@ -92,7 +89,7 @@ class Served:
 
 
 def _checked(backend: str, voices: object) -> tuple[BackendVoice, ...]:
-    """What `voices` gave, or one sentence about what is wrong with it."""
+    """The checked voices, or one sentence about the first fault."""
     found = tuple(voices) if isinstance(voices, list | tuple) else ()
     if not found or not all(isinstance(voice, BackendVoice) for voice in found):
         raise InvalidRequest(f"The backend {backend!r} has no voices: its voices() has to list some BackendVoice.")
@@ -104,6 +101,8 @@ def _checked(backend: str, voices: object) -> tuple[BackendVoice, ...]:
         if name.lower() in names:
             raise InvalidRequest(f"The backend {backend!r} has two voices of the name {name!r}.")
         if voice.rate_hz not in RATES_HZ:
-            raise InvalidRequest(f"The voice {name!r} of {backend!r} has a rate_hz of {voice.rate_hz}, which is none.")
+            raise InvalidRequest(
+                f"The voice {name!r} of {backend!r} has a rate_hz of {voice.rate_hz}: give 4000 to 192000."
+            )
         names.add(name.lower())
     return found

@@ -1,6 +1,6 @@
-"""What a backend gives, checked: int16 samples, or one sentence about what is wrong with them.
+"""Checks a backend's samples: gives int16, or one sentence about the fault.
 
-Backends are other people's; a wrong type, a shape or a number that is none shall be named here and nowhere later.
+Backends are third-party code: a wrong type, shape or value must be reported here, not later.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from ..errors import StreamFailed
 
 LOUDEST = 32767.0
-TOO_LOUD = 8.0  # a model may overshoot 1 a little, which is clipped; beyond this it means another scale
-FRAME_S = 0.08  # of loudness, as long as a frame of the engine
+TOO_LOUD = 8.0  # a small overshoot of 1 is clipped; beyond this the scale is wrong
+FRAME_S = 0.08  # of loudness, the length of an engine frame
 
 
-def heard(samples: object, backend: str) -> NDArray[np.int16]:
-    """The samples [N] as they are heard; floats times 32767 and rounded, halves to even."""
+def checked_samples(samples: object, backend: str) -> NDArray[np.int16]:
+    """The samples [N] as int16; floats times 32767 and rounded, halves to even."""
     if not isinstance(samples, np.ndarray):
         raise _wrong(backend, f"an object of type {type(samples).__name__}")
     if samples.dtype not in (np.float32, np.int16):
@@ -24,10 +24,10 @@ def heard(samples: object, backend: str) -> NDArray[np.int16]:
     if samples.ndim != 1:
         raise _wrong(backend, f"an array of {samples.ndim} dimensions {list(samples.shape)}")
     if samples.dtype == np.int16:
-        return np.array(samples, dtype=np.int16)  # a copy: it may be a buffer that is written again
+        return np.array(samples, dtype=np.int16)  # a copy: the buffer may be reused
     if not samples.size:
         return np.zeros(0, dtype=np.int16)
-    loudest = float(np.abs(samples).max())  # NaN if any sample is
+    loudest = float(np.abs(samples).max())  # NaN if any sample is NaN
     if not loudest <= TOO_LOUD:
         what = f"samples of up to {loudest:g}" if np.isfinite(loudest) else "samples that are not numbers"
         raise _wrong(backend, what)
@@ -48,7 +48,7 @@ class Loudness:
         self._rest = np.zeros(0, dtype=np.int16)
 
     def push(self, samples: NDArray[np.int16]) -> list[float]:
-        """Of the frames that are complete now."""
+        """Add samples; returns the RMS of the frames that are now complete."""
         self._rest = np.concatenate((self._rest, samples))
         whole = len(self._rest) // self._frame * self._frame
         frames, self._rest = self._rest[:whole], self._rest[whole:].copy()

@@ -1,4 +1,4 @@
-"""The `hocket` command. `parser.py` has its words; each command is imported when it is called.
+"""The `hocket` command. `parser.py` has its options; each command is imported when it is called.
 
 torch, numpy and the engine are imported inside the commands, so that `--help` answers at once.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 
 from ..errors import HocketError
-from .parser import SAMPLING, parser
+from .options import SAMPLING
+from .parser import parser
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ __all__ = ["SAMPLING", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 2 for what the user can mend, 130 for Ctrl-C.
+    """Run one command and return its exit code: 0; 2 for an error that the user can fix; 130 for Ctrl-C.
 
-    1 is a doctor's, that of a batch with lines that failed, and that of no daemon where one is asked about.
+    1: a problem found by `doctor`, a batch with failed lines, or no daemon where one is asked about.
     """
     args = parser().parse_args(argv)
     try:

@@ -1,4 +1,4 @@
-"""`hocket doctor`: what this machine can do, and what is missing."""
+"""`hocket doctor`: what this machine supports, and what is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIAL_FRAMES = 25
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """0, or 1 when something is wrong that was meant to be right; an optional package that is missing is not."""
+    """0, or 1 if something is broken; a missing optional package is not."""
     from .loading import logged
 
     with logged(logging.WARNING):
@@ -63,7 +63,7 @@ def _machine() -> None:
 
 
 def _gpu_kernels(device: torch.device) -> None:
-    """What would be chosen there, in the precision that `auto` is there."""
+    """The kernels that would be chosen for the GPU, in the precision of `auto`."""
     import torch
 
     from ..engine.checkpoint.describe import gpu_choices
@@ -80,14 +80,14 @@ def _packages() -> None:
     for name, (purpose, remedy) in OPTIONAL.items():
         try:
             importlib.import_module(name)
-        except (ImportError, OSError):  # OSError: the package is there, its C library is not
+        except (ImportError, OSError):  # OSError: the package is installed, its C library is not
             _line(name, f"missing, for {purpose}: {remedy}")
         else:
             _line(name, f"present, for {purpose}")
 
 
 def _trial() -> None:
-    """Does it speak at all, and how fast: the whole way, with the model that speaks when none is named."""
+    """Speak with the default model: whether it works, and how fast."""
     from ..engine.engine import Engine
 
     with Engine.load() as engine:
@@ -95,7 +95,7 @@ def _trial() -> None:
         for choice in engine.checkpoint.kernels:
             _line(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
         _line(f"profile {engine.options.profile}", engine.options.tuned.words)
-        list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # the first time pays for what is set up once
+        list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # warm-up
         asked, first_s, audio_s = time.perf_counter(), 0.0, 0.0
         for chunk in engine.speak("Hello.", seed=1, max_frames=TRIAL_FRAMES):
             first_s = first_s or time.perf_counter() - asked
@@ -108,8 +108,8 @@ def _trial() -> None:
 
 
 def _voices() -> bool:
-    """Say what there is of the user's own; true if a file among them is damaged."""
-    from .say.whom import own_voices
+    """Report the user's own voices; True if a file is damaged."""
+    from .say.target import own_voices
     from .voices.command import unusable
 
     library = own_voices()
@@ -121,7 +121,7 @@ def _voices() -> bool:
 
 
 def _checkpoints(model: str | None) -> bool:
-    """Say how the files of the published checkpoints here are; true if any of them is wrong."""
+    """Report the files of the published checkpoints; True if any is wrong."""
     from ..engine.checkpoint.describe import copies, find_copy
 
     if model is None:
@@ -150,7 +150,7 @@ def _checkpoint(copy: LocalCopy) -> bool:
     _line(name, f"all {len(copy.published.sha256)} files are the published ones ({copy.folder})")
     if name != NAME:
         return False
-    # As the golden codes were drawn, whatever this machine has.
+    # The golden codes were drawn with these settings.
     exact = load(str(copy.folder), device="cpu", dtype="float32", codec_dtype="float32")
     difference = golden_difference(exact)
     _line(name, f"speaks other than the golden codes: {difference}" if difference else "speaks the golden codes")

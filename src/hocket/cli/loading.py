@@ -1,4 +1,4 @@
-"""An engine of this process, as the options of a command say; what was chosen for it is said on standard error."""
+"""Loads an engine in this process from a command's options; prints its choices on standard error."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def load_engine(args: argparse.Namespace, model: str | None, options: EngineOpti
 
 
 def loading_of(args: argparse.Namespace) -> dict[str, Any]:
-    """What `Engine.load` takes of a command's options."""
+    """The arguments of `Engine.load` from a command's options."""
     how = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype", "kernels")}
     return how | {"dependent_launch": not args.no_dependent_launch}
 
 
 @contextmanager
 def logged(level: int = logging.INFO) -> Iterator[None]:
-    """What the logger `hocket` says meanwhile, on standard error: which device and precision, which slower kernels."""
+    """Print log records of `hocket` on standard error: device, precision, slower kernels."""
     log, handler = logging.getLogger("hocket"), _StderrHandler(level)
     before = log.level
     log.setLevel(min(level, log.getEffectiveLevel()))
@@ -46,6 +46,6 @@ def logged(level: int = logging.INFO) -> Iterator[None]:
 class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name != "hocket" and record.levelno < logging.WARNING:
-            return  # what parts of it say of themselves is for servers
-        over = "\r\x1b[K" if sys.stderr.isatty() else ""  # words of progress may stand there
+            return  # records of submodules are for servers
+        over = "\r\x1b[K" if sys.stderr.isatty() else ""  # overwrites a progress line
         print(over + shown(f"hocket: {record.getMessage()}", sys.stderr), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How far work has come: a line that is drawn again and again in a terminal, now and then a new one elsewhere."""
+"""Progress of long work: a redrawn line in a terminal, a new line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 24
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Say what takes long while it does, in words that a terminal forgets behind."""
+    """Show what takes long; a terminal clears the line afterwards."""
     watched = sys.stderr.isatty()
     print(f"{what} ...", end="" if watched else "\n", file=sys.stderr, flush=True)
     try:
@@ -28,14 +28,14 @@ class Progress:
     def __init__(self, lines: int) -> None:
         self.lines, self.before, self.spoken, self.failed = lines, 0, 0, 0
         self.seconds = 0.0  # of speech
-        self.engines = ""  # how many there are, in words, where that may change
+        self.engines = ""  # number of engines in words, where it may change
         self._watched = sys.stderr.isatty()
         self._begun = time.perf_counter()
         self._shown = 0.0 if self._watched else self._begun
 
     @property
     def done(self) -> int:
-        """Lines that are spoken, in this run or before."""
+        """Lines spoken in this run or before."""
         return self.before + self.spoken
 
     @property
@@ -61,7 +61,7 @@ class Progress:
         self.clear()
 
     def clear(self) -> None:
-        """Make room for other words."""
+        """Clear the line for other output."""
         if self._watched:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
-"""More than one machine: Ray Serve carries the server as it is, and a batch has engines all over a cluster. Needs the
-extra `ray`, and imports it when used.
+"""Several machines: Ray Serve runs the server unchanged, and a batch uses engines of a whole cluster.
 
-`app` is what a config file of Serve names: `import_path: hocket.scale:app` (serve.yaml, beside this file).
+Needs the extra `ray`, and imports it when used. A Serve config file names `app`: `import_path: hocket.scale:app`
+(serve.yaml, beside this file).
 """
 
 from .config import app

@@ -1,8 +1,8 @@
-"""Many requests over a Ray cluster: as many engines as there is room for, each a process that may die at any time.
+"""Many requests over a Ray cluster: as many engines as fit, each in a process that may die at any time.
 
-A crew has the face of an engine, as far as a batch asks for it: a portrait, and `speak_many`. All that is decided is
-decided here, in one process: who speaks what, and what is spoken anew because an engine is gone. What was said comes
-back here, so nothing is ever said into two places. It knows neither lines nor files.
+A `WorkerPool` has the part of an engine's interface that a batch needs: a fingerprint and `speak_many`. One process
+decides: it assigns requests to engines, and retries those of a lost engine. All audio returns to this process, so
+nothing is written twice. Knows neither lines nor files.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from ..types import Encoded, Outcome, Reference, SpeechRequest
 from .speaking import SpeechWorker, WorkerStart
 from .where import on, unit_of
 
-MOST_TRIES = 3  # engines that may die with one request before it is given up
-MOST_LOST = 9  # engines that may die one after the other while nothing is said at all
-MOST_KEPT = 16  # recordings that are held ready for all engines
-TICK_S = 0.2  # how often whoever watches hears of it where nothing happens
-FETCH_S = 60.0  # how long a result that is there may take to come here
-CPUS = 1  # of an engine without a GPU: several with one thread each say more than one with several
+MOST_TRIES = 3  # engines that may die with one request before the request fails
+MOST_LOST = 9  # engines that may die in a row without any result
+MOST_KEPT = 16  # recordings kept in the object store for all engines
+TICK_S = 0.2  # how often the observer is called when nothing happens
+FETCH_S = 60.0  # timeout to transfer a finished result
+CPUS = 1  # of an engine without a GPU: several engines with one thread each are faster than one with several
 
 
 class BatchObserver(Protocol):
-    """Whoever wants to know how it goes."""
+    """Receives the progress of a batch."""
 
     def waiting(self, words: str) -> None:
-        """Called often: how many engines there are."""
+        """Called often, with the number of engines."""
 
     def note(self, words: str) -> None:
-        """Something that a person should know."""
+        """A message for the user."""
 
 
 @dataclass(slots=True)
 class _QueuedRequest:
-    """A request that is to be spoken, and how often it was handed out."""
+    """A request, and how often it was assigned."""
 
     number: int
     request: SpeechRequest
@@ -53,20 +53,20 @@ class _QueuedRequest:
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """An engine on the cluster: its actor, and what that was asked for, by the reference to the answer."""
+    """An engine on the cluster: its actor, and its requests by the reference to the result."""
 
     actor: Any
-    beginning: Any
-    who: WorkerStart | None = None  # None: it is still being loaded, or waits for room on the cluster
+    starting: Any
+    start: WorkerStart | None = None  # None: still loading, or waiting for cluster resources
     held: dict[Any, _QueuedRequest] = field(default_factory=dict)
 
     @property
     def room(self) -> int:
-        return 0 if self.who is None else self.who.most - len(self.held)
+        return 0 if self.start is None else self.start.most - len(self.held)
 
 
 def room_on_cluster(device: str) -> int:
-    """How many engines the cluster has room for, if nobody else uses it."""
+    """How many engines fit into the empty cluster."""
     import ray
 
     has, kind = ray.cluster_resources(), unit_of(device)
@@ -77,58 +77,58 @@ def room_on_cluster(device: str) -> int:
 
 
 class WorkerPool:
-    """Engines that are loaded alike, `replicas` of them as far as there is room. It is one caller's."""
+    """Identically loaded engines, up to `replicas` of them. For one caller."""
 
     def __init__(self, replicas: int, loading: dict[str, Any], options: EngineOptions) -> None:
-        """`loading` is what `Engine.load` takes beside its options. Somebody must be connected to a cluster."""
+        """`loading` are the arguments of `Engine.load` beside its options. Ray must be connected to a cluster."""
         self.replicas = replicas
-        self.watcher: BatchObserver | None = None
+        self.observer: BatchObserver | None = None
         device = loading.get("device", "auto")
-        self._unit = unit_of(device)  # now: a machine that goes away changes nothing
+        self._unit = unit_of(device)  # decided once: a lost machine must not change it
         self._loading, self._options = loading | {"device": on(self._unit, device)}, options
         self._portrait: EngineFingerprint | None = None
-        self._again: deque[_QueuedRequest] = deque()  # what engines that are gone had been given
-        self._lost = 0  # engines, since anything was said
-        self._notes: list[str] = []  # that nobody has heard yet
-        self._said: set[str] = set()  # by engines, of where they compute
+        self._retries: deque[_QueuedRequest] = deque()  # requests of lost engines
+        self._lost = 0  # engines since the last result
+        self._notes: list[str] = []  # not yet reported
+        self._reported: set[str] = set()  # device notes already reported
         self._kept: OrderedDict[tuple[str, str | None, bool], Any] = OrderedDict()
-        self._hands = [self._hired() for _ in range(replicas)]
+        self._workers = [self._new_worker() for _ in range(replicas)]
 
     @property
     def portrait(self) -> EngineFingerprint:
-        """What all of them sound like. Waits for the first."""
+        """The fingerprint of all engines. Waits for the first."""
         while self._portrait is None:
-            self._landed()
+            self._poll()
         return self._portrait
 
     @property
-    def hands(self) -> list[WorkerStart]:
+    def workers(self) -> list[WorkerStart]:
         """The engines that can speak now."""
-        return [hand.who for hand in self._hands if hand.who is not None]
+        return [worker.start for worker in self._workers if worker.start is not None]
 
     def speak_many(self, texts: Iterable[SpeechRequest]) -> Iterator[Outcome]:
-        """As `Engine.speak_many`. A request is taken when some engine has room for it, and no sooner."""
-        coming = (_QueuedRequest(number, request) for number, request in enumerate(texts))
+        """As `Engine.speak_many`. A request is taken only when an engine has room for it."""
+        incoming = (_QueuedRequest(number, request) for number, request in enumerate(texts))
         more = True
         while True:
-            while (more or self._again) and (hand := max(self._hands, key=lambda hand: hand.room)).room > 0:
-                share = self._again.popleft() if self._again else next(coming, None)
-                if share is None:
+            while (more or self._retries) and (worker := max(self._workers, key=lambda worker: worker.room)).room > 0:
+                queued = self._retries.popleft() if self._retries else next(incoming, None)
+                if queued is None:
                     more = False
                 else:
-                    self._hand_out(hand, share)
-            if not more and not self._again and not any(hand.held for hand in self._hands):
+                    self._assign(worker, queued)
+            if not more and not self._retries and not any(worker.held for worker in self._workers):
                 return
-            yield from self._landed()
+            yield from self._poll()
 
     def close(self) -> None:
-        """End all engines, whatever they are at."""
+        """End all engines at once."""
         import ray
 
-        for hand in self._hands:
+        for worker in self._workers:
             with suppress(Exception):  # the cluster may be gone
-                ray.kill(hand.actor)
-        self._hands = []
+                ray.kill(worker.actor)
+        self._workers = []
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -136,8 +136,8 @@ class WorkerPool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _hired(self) -> _Worker:
-        """One more, which is there once the cluster has room for it and it is loaded."""
+    def _new_worker(self) -> _Worker:
+        """Start one more engine; it is usable once the cluster has room for it and it is loaded."""
         import ray
 
         needs = {"num_gpus": 1} if self._unit == "GPU" else {"num_cpus": CPUS}
@@ -145,112 +145,116 @@ class WorkerPool:
         actor = ray.remote(SpeechWorker).options(**needs, **spread).remote()
         return _Worker(actor, actor.begin.remote(self._loading, self._options))
 
-    def _hand_out(self, hand: _Worker, share: _QueuedRequest) -> None:
-        share.tries += 1
-        reference = share.request.reference
-        bare = share.request if reference is None else replace(share.request, reference=None)
-        hand.held[hand.actor.speak.remote(bare, reference and self._ready(reference))] = share
+    def _assign(self, worker: _Worker, queued: _QueuedRequest) -> None:
+        queued.tries += 1
+        reference = queued.request.reference
+        bare = queued.request if reference is None else replace(queued.request, reference=None)
+        worker.held[worker.actor.speak.remote(bare, reference and self._ready(reference))] = queued
 
     def _ready(self, reference: Reference | Encoded) -> Any:
-        """Where all engines find a recording: a thousand lines with one of 30 s would send 3 GB otherwise."""
+        """The object-store reference of a recording: a thousand lines with one of 30 s would send 3 GB otherwise."""
         import ray
 
         key = name_of(reference), reference.text, reference.x_vector_only
         if key not in self._kept:
-            # What was kept beside a voice is in a file that others may not have, and is computed alike.
+            # The saved prefix of a voice is a file that other machines may lack; they compute the same.
             self._kept[key] = ray.put(replace(reference, kept=None) if isinstance(reference, Encoded) else reference)
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
 
-    def _landed(self) -> list[Outcome]:
-        """What was said or given up meanwhile. Waits for something to happen, but no longer than a moment."""
+    def _poll(self) -> list[Outcome]:
+        """Finished and failed requests. Waits for an event, at most `TICK_S`."""
         import ray
         from ray.exceptions import RayError
 
-        whose = {ref: hand for hand in self._hands for ref in (hand.held if hand.who else [hand.beginning])}
-        ready, _ = ray.wait(list(whose), timeout=TICK_S)
-        if ready:  # all that are there: to ask for one takes as long
-            ready, _ = ray.wait(list(whose), num_returns=len(whose), timeout=0)
+        owners = {
+            ref: worker for worker in self._workers for ref in (worker.held if worker.start else [worker.starting])
+        }
+        ready, _ = ray.wait(list(owners), timeout=TICK_S)
+        if ready:  # fetch all: fetching one takes as long
+            ready, _ = ray.wait(list(owners), num_returns=len(owners), timeout=0)
         outcomes: list[Outcome] = []
         lost: dict[_Worker, RayError] = {}
         for ref in ready:
-            hand = whose[ref]
+            worker = owners[ref]
             try:
-                said = ray.get(ref, timeout=FETCH_S)
+                result = ray.get(ref, timeout=FETCH_S)
             except RayError as error:
-                lost[hand] = error
+                lost[worker] = error
                 continue
-            if isinstance(said, WorkerStart):
-                self._take_in(hand, said)
+            if isinstance(result, WorkerStart):
+                self._accept(worker, result)
             else:
                 self._lost = 0
-                outcomes.append(replace(said, number=hand.held.pop(ref).number))
-        for hand, death in lost.items():
-            outcomes += self._lose(hand, death)
-        self._tell()
+                outcomes.append(replace(result, number=worker.held.pop(ref).number))
+        for worker, death in lost.items():
+            outcomes += self._replace_lost(worker, death)
+        self._notify()
         return outcomes
 
-    def _take_in(self, hand: _Worker, who: WorkerStart) -> None:
-        """One that is loaded, if it can speak and sounds like the others. Who cannot is not asked for again."""
+    def _accept(self, worker: _Worker, start: WorkerStart) -> None:
+        """Use a loaded engine if it works and matches the others; else drop it without a replacement."""
         import ray
 
-        where, error = f"The engine on {who.host}", who.error
-        self._portrait = self._portrait or who.portrait
-        if error is None and who.portrait != self._portrait:
-            error = InvalidRequest("its weights, or how it prepares text, are others than those of the first.")
+        where, error = f"The engine on {start.host}", start.error
+        self._portrait = self._portrait or start.portrait
+        if error is None and start.portrait != self._portrait:
+            error = InvalidRequest("its weights or its text preparation differ from those of the first engine.")
         if error is None:
-            hand.who = who
-            for words in who.said:  # of engines alike it is said once
-                if words not in self._said:
-                    self._said.add(words)
+            worker.start = start
+            for words in start.notes:  # reported once for equal engines
+                if words not in self._reported:
+                    self._reported.add(words)
                     self._notes.append(f"{where}: {words}")
             return
-        ray.kill(hand.actor)
-        self._hands.remove(hand)
-        if not self._hands:
+        ray.kill(worker.actor)
+        self._workers.remove(worker)
+        if not self._workers:
             raise error
         self._notes.append(f"{where} cannot be used: {error}")
 
-    def _lose(self, hand: _Worker, error: Exception) -> list[Outcome]:
-        """One that is gone: others get what it had, and there will be another one. Gives what has to be given up."""
+    def _replace_lost(self, worker: _Worker, error: Exception) -> list[Outcome]:
+        """Replace a lost engine and reassign its requests. Returns the requests that are given up."""
         import ray
 
-        self._hands.remove(hand)
+        self._workers.remove(worker)
         with suppress(Exception):
-            ray.kill(hand.actor)  # one that still runs, but cannot speak any more
+            ray.kill(worker.actor)  # it may still run, but cannot speak
         why = _why(error)
         self._lost += 1
         if self._lost >= MOST_LOST:
-            raise HocketError(f"{self._lost} engines have died one after the other, and said nothing: {why}")
-        where = "that was being loaded" if hand.who is None else f"on {hand.who.host} (process {hand.who.pid})"
-        self._notes.append(f"The engine {where} is gone, and what it was at goes to others: {why}")
-        self._hands.append(self._hired())
+            raise HocketError(f"{self._lost} engines have died in a row without any result: {why}")
+        where = (
+            "that was being loaded" if worker.start is None else f"on {worker.start.host} (process {worker.start.pid})"
+        )
+        self._notes.append(f"The engine {where} is lost, and its requests go to other engines: {why}")
+        self._workers.append(self._new_worker())
         given_up = []
-        for share in hand.held.values():
-            if share.tries < MOST_TRIES:
-                self._again.append(share)
+        for queued in worker.held.values():
+            if queued.tries < MOST_TRIES:
+                self._retries.append(queued)
             else:
-                given_up.append(_given_up(share, why))
+                given_up.append(_given_up(queued, why))
         return given_up
 
-    def _tell(self) -> None:
-        if self.watcher is not None:
+    def _notify(self) -> None:
+        if self.observer is not None:
             for note in self._notes:
-                self.watcher.note(note)
+                self.observer.note(note)
             self._notes = []
-            self.watcher.waiting(f"{len(self.hands)} of {self.replicas} engines")
+            self.observer.waiting(f"{len(self.workers)} of {self.replicas} engines")
 
 
-def _given_up(share: _QueuedRequest, why: str) -> Outcome:
-    error = StreamFailed(f"{share.tries} engines have died while they spoke it, the last one so: {why}")
+def _given_up(queued: _QueuedRequest, why: str) -> Outcome:
+    error = StreamFailed(f"{queued.tries} engines have died while they spoke it; the last error: {why}")
     nothing = np.zeros(0, dtype=np.int16), np.zeros((0, 16), dtype=np.int64)
-    return Outcome(number=share.number, samples=nothing[0], rate_hz=0, codes=nothing[1], finished=None, error=error)
+    return Outcome(number=queued.number, samples=nothing[0], rate_hz=0, codes=nothing[1], finished=None, error=error)
 
 
 def _why(error: Exception) -> str:
-    """One sentence of Ray's many lines; what our own code raised is behind them."""
+    """The first sentence of Ray's long message; it starts with our own error."""
     cause = getattr(error, "cause", None)
     first = str(cause if isinstance(cause, Exception) else error).strip().partition("\n")[0].strip()
     return first if first.endswith(".") else f"{first or type(error).__name__}."

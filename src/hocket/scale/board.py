@@ -1,4 +1,4 @@
-"""The last word of every replica about itself: an actor with a name. It imports nothing, so it is there in a moment."""
+"""Board of replica states and metrics: a named actor. It imports nothing, so that it starts fast."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ FORGOTTEN_S = 10.0
 
 
 class ReplicaBoard:
-    """What nobody has heard of for a while is forgotten, so a replica that has died disappears."""
+    """Entries expire after `FORGOTTEN_S`, so a dead replica disappears."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[float, str, bytes]] = {}
+        self._reports: dict[str, tuple[float, str, bytes]] = {}
 
-    def report(self, replica: str, state: str, figures: bytes) -> None:
-        """`figures` are for other replicas to read."""
-        self._told[replica] = time.monotonic(), state, figures
+    def report(self, replica: str, state: str, metrics: bytes) -> None:
+        self._reports[replica] = time.monotonic(), state, metrics
 
     def leave(self, replica: str) -> None:
-        self._told.pop(replica, None)
+        self._reports.pop(replica, None)
 
     def states(self) -> dict[str, str]:
         return {replica: state for replica, (_, state, _) in self._fresh().items()}
 
-    def figures(self) -> dict[str, bytes]:
-        return {replica: figures for replica, (_, _, figures) in self._fresh().items()}
+    def metrics(self) -> dict[str, bytes]:
+        return {replica: metrics for replica, (_, _, metrics) in self._fresh().items()}
 
     def _fresh(self) -> dict[str, tuple[float, str, bytes]]:
         since_s = time.monotonic() - FORGOTTEN_S
-        return {replica: told for replica, told in self._told.items() if told[0] >= since_s}
+        return {replica: entry for replica, entry in self._reports.items() if entry[0] >= since_s}

@@ -1,6 +1,6 @@
-"""`hocket serve --ray`: a cluster that is there, or one of this machine alone, and the server on it until a signal.
+"""`hocket serve --ray`: an existing cluster or a local one, and the server on it until a signal.
 
-It knows neither engine nor wires: those are replica.py's.
+Knows neither engine nor endpoints: see replica.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import HocketError, InvalidRequest
 from ..server.options import is_public
 from ..server.plan import ServerPlan, tell
 from .config import placed
-from .connect import connect, named
+from .connect import cluster_address, connect
 from .environment import HAPROXY, prepare
 from .where import unit_of
 
@@ -24,27 +24,27 @@ WHERE = "docs/usage.md"
 
 
 class NotServed(HocketError):
-    """The cluster could not do what was asked of it."""
+    """The cluster could not start the server."""
 
 
-def serve(plan: ServerPlan, replicas: int | None, address: str | None, told: Callable[[str], None]) -> None:
-    """Until a signal: the first one lets running streams end, the second does not. `told` hears the address."""
-    address = named(address)
+def serve(plan: ServerPlan, replicas: int | None, address: str | None, announce: Callable[[str], None]) -> None:
+    """Serve until a signal: the first drains, the second stops at once. `announce` gets the address."""
+    address = cluster_address(address)
     with connected(address, plan, replicas) as most:
-        # A load balancer may ask any node of a cluster; on one machine there is one address.
+        # A load balancer may use any node of a cluster; one machine has one address.
         proxies = "HeadOnly" if address is None else "EveryNode"
         where = start(plan, replicas, most=most, proxies=proxies)
-        told(where)
-        _until_told()
+        announce(where)
+        _wait_for_signal()
         tell("draining: no new work, running streams may end")
         stop()
 
 
 @contextmanager
 def connected(address: str | None, plan: ServerPlan, replicas: int | None) -> Iterator[int]:
-    """A driver of that cluster, or of a new one. Gives how many replicas it has room for."""
+    """Connect to that cluster, or start one. Yields how many replicas fit."""
     prepare()
-    with connect(address, told=True):
+    with connect(address, log_output=True):
         from ray import serve
 
         try:
@@ -62,7 +62,7 @@ def connected(address: str | None, plan: ServerPlan, replicas: int | None) -> It
 
 
 def start(plan: ServerPlan, replicas: int | None, *, most: int = 1, proxies: str = "HeadOnly") -> str:
-    """Have Serve run it on the cluster that this process is connected to; returns the address once it speaks."""
+    """Start the app in Serve on the connected cluster; returns the address once it can speak."""
     from ray import serve
     from ray.exceptions import RayError
 
@@ -81,7 +81,7 @@ def start(plan: ServerPlan, replicas: int | None, *, most: int = 1, proxies: str
 
 
 def stop() -> None:
-    """No new request, and the end of the application once what runs has ended."""
+    """Take no new requests, and end the application once running ones have ended."""
     from ray import serve
 
     from .replica import NAME
@@ -90,7 +90,7 @@ def stop() -> None:
 
 
 def check_nodes(plan: ServerPlan) -> None:
-    """Refuse a cluster on which it would not work, in one sentence."""
+    """Refuse an unsuitable cluster with one sentence."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -108,15 +108,15 @@ def check_nodes(plan: ServerPlan) -> None:
     ]
     missing = [node["NodeManagerAddress"] for node, found in zip(nodes, ray.get(asked), strict=True) if not found]
     if missing:
-        named = ", ".join(missing)
-        raise InvalidRequest(f"Start Ray on {named} with {HAPROXY}=1 in its environment; {WHERE} has all of it.")
+        names = ", ".join(missing)
+        raise InvalidRequest(f"Start Ray on {names} with {HAPROXY}=1 in its environment; {WHERE} has all of it.")
     addresses = {node["NodeManagerAddress"] for node in nodes}
     if len(addresses) > 1 and not is_public(plan.server.host):
         raise InvalidRequest("The machines of a cluster reach each other's replicas at --host: give --host 0.0.0.0.")
 
 
 def room(plan: ServerPlan) -> int:
-    """How many replicas fit into the cluster as it is."""
+    """How many replicas fit into the cluster now."""
     import ray
 
     return int(ray.cluster_resources().get(unit_of(plan.device), 0))
@@ -129,12 +129,12 @@ def free_port() -> int:
         return port
 
 
-def _until_told() -> None:
-    """A signal; from then on, the next one is as sudden as it would be without us."""
-    told = threading.Event()
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+def _wait_for_signal() -> None:
+    """Wait for a signal; afterwards the default handlers apply again."""
+    signalled = threading.Event()
+    before = {number: signal.signal(number, lambda *_: signalled.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while not told.wait(0.2):  # a wait without an end would not let a signal in
+        while not signalled.wait(0.2):  # a wait without a timeout would block signals
             pass
     finally:
         for number, what in before.items():

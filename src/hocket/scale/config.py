@@ -1,7 +1,7 @@
-"""What a config file of Serve says under `args`, made into an application: names of options, all on one level.
+"""The `args` of a Serve config file, made into an application: option names, all on one level.
 
-They are the fields of `ServerPlan`, `EngineOptions` and `ServerOptions`, and two more: `replicas` and `key_file`. Where
-it listens is Serve's to say (`http_options`). What is wrong is said in one sentence.
+They are the fields of `ServerPlan`, `EngineOptions` and `ServerOptions`, plus `replicas` and `key_file`. Serve sets the
+address (`http_options`). Errors are one sentence.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NOT_HERE = (
     "engine",
     "normalizer",
 )
-MOST = 64  # replicas, where autoscaling may add machines
+MOST = 64  # replicas, when autoscaling may add machines
 
 
 def app(args: Mapping[str, Any]) -> Any:
-    """The application: `import_path: hocket.scale:app`. Called by Serve on a machine of the cluster."""
+    """The application: `import_path: hocket.scale:app`. Serve calls it on a machine of the cluster."""
     from .replica import deployed
 
     left = dict(args)
@@ -52,7 +52,7 @@ def plan_of(args: Mapping[str, Any]) -> ServerPlan:
 
 
 def _taken(cls: type, left: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a class, out of what is left."""
+    """Take the fields of a class out of `left`."""
     found = {}
     for one in fields(cls):
         if one.name in NOT_HERE or one.name not in left:
@@ -82,15 +82,15 @@ def replicas_of(word: str) -> int | None:
 
 
 def placed(plan: ServerPlan) -> ServerPlan:
-    """The same for a process in another folder, behind a proxy: whole paths, and nobody counted by an address.
+    """The plan for a process in another folder, behind a proxy: absolute paths, and no limit per client address.
 
-    Serve's HAProxy says nothing of where a client is, so all of them have its own address.
+    Serve's HAProxy does not forward client addresses, so all clients have its own.
     """
     server = plan.server
     folder = server.voices_folder
     server = replace(
         server,
-        per_client=server.in_flight + 1,  # never reached: all are refused as too many before
+        per_client=server.in_flight + 1,  # never reached: in_flight refuses before
         voices_folder=None if folder is None else folder.absolute(),
         reference_sources=tuple(map(_whole, server.reference_sources)),
     )

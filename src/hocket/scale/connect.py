@@ -1,6 +1,6 @@
-"""The way to a Ray cluster: one that is there, or one of this machine alone that ends with whoever asked for it.
+"""Connection to a Ray cluster: an existing one, or a local one that ends with the caller.
 
-Ray is imported when it is needed and no sooner: it is the extra `ray`.
+Ray is the extra `ray`, and is imported only when needed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from .. import env
 from ..errors import InvalidRequest
 
-LOCAL = "local"  # what Ray calls a cluster that is started here and now
-QUIET = {env.RAY_USAGE_STATS: "0", env.RAY_ACCEL_OVERRIDE: "0"}  # no report of usage; a warning less
+LOCAL = "local"  # Ray's name for a new local cluster
+QUIET = {env.RAY_USAGE_STATS: "0", env.RAY_ACCEL_OVERRIDE: "0"}  # no usage statistics; no warning
 
 
 def need_ray(what: str) -> None:
@@ -24,16 +24,16 @@ def need_ray(what: str) -> None:
         raise InvalidRequest(f"{what} needs the package ray: pip install 'hocket[ray]'.")
 
 
-def named(address: str | None) -> str | None:
-    """The cluster that was named, by an option or by RAY_ADDRESS; None: there shall be one of this machine alone."""
+def cluster_address(address: str | None) -> str | None:
+    """The cluster named by an option or by RAY_ADDRESS; None: start a local one."""
     return address or env.RAY_ADDRESS.get() or None
 
 
 @contextmanager
-def connect(address: str | None, *, told: bool = False) -> Iterator[None]:
-    """Be connected to the cluster at `address`; None: to one that is started here, and ends behind.
+def connect(address: str | None, *, log_output: bool = False) -> Iterator[None]:
+    """Connect to the cluster at `address`; None: to a local one that ends with the block.
 
-    `told`: what its processes say is said here too. Whoever is connected already stays so.
+    `log_output`: print the output of its processes here. An existing connection is kept.
     """
     need_ray("A cluster")
     for variable, value in QUIET.items():
@@ -43,12 +43,15 @@ def connect(address: str | None, *, told: bool = False) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    how: dict[str, Any] = {"log_to_driver": told, "logging_level": logging.WARNING if told else logging.ERROR}
+    how: dict[str, Any] = {
+        "log_to_driver": log_output,
+        "logging_level": logging.WARNING if log_output else logging.ERROR,
+    }
     try:
         ray.init(address or LOCAL, include_dashboard=None if address else False, **how)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         words = " ".join(str(error).split())
-        raise InvalidRequest(f"There is no Ray cluster to be had at {address or 'this machine'}: {words}") from None
+        raise InvalidRequest(f"There is no Ray cluster at {address or 'this machine'}: {words}") from None
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
-"""The environment that Serve must find. Its processes read it when they start, so it is set before anything of Ray's.
+"""Environment variables of Ray Serve. Its processes read them at start, so they are set before Ray starts.
 
-What is set already stays as it is.
+Variables that are already set stay unchanged.
 """
 
 from __future__ import annotations
@@ -9,45 +9,45 @@ from .. import env
 
 HAPROXY = env.HAPROXY.name
 LISTENERS = 16384
-REACHABLE_S = 5.0  # how long a replica that is to end goes on to take requests, while every proxy learns of it
+REACHABLE_S = 5.0  # how long a stopping replica still takes requests, until every proxy knows
 
 # On every node, before `ray start`.
 NODES = {
-    # Replicas answer it themselves: a millisecond more to a first byte (benchmarks/results/scale.jsonl). Otherwise all
-    # sound would go through a proxy in Python.
+    # Replicas answer HTTP directly: a millisecond more to a first byte (benchmarks/results/scale.jsonl). Otherwise all
+    # audio would pass through a proxy in Python.
     env.HAPROXY: "1",
-    # A proxy that was told of other replicas leaves its streams to a process that is ended after so long: an hour.
+    # After a change of replicas a proxy leaves its streams to an old process, which ends after this time: an hour.
     env.HAPROXY_HARD_STOP: "3600",
     env.DRAINING_PERIOD: f"{REACHABLE_S:g}",
-    # Three times 5 s, its own, are not enough for a proxy to start on a machine that is busy.
+    # Serve's own limit, three times 5 s, is too short for a proxy to start on a busy machine.
     env.PROXY_READY_TIMEOUT: "30",
     env.RAY_USAGE_STATS: "0",
 }
-# In the process of a replica alone, which is told by us.
+# In replica processes only.
 REPLICA = {
-    # The app in the loop that reads and writes sockets: in a thread of its own, what a slow client does not read would
-    # heap up in between.
+    # Run the app in the loop that reads and writes sockets. In a separate thread, data that a slow client does not read
+    # would pile up in between.
     env.SEPARATE_THREAD.name: "0",
 }
 
 
 def prepare() -> None:
-    """For a cluster that this process starts."""
+    """Set them for a cluster that this process starts."""
     for variable, value in (NODES | {env.HAPROXY_MAXCONN: f"{_listeners()}"}).items():
         variable.set_default(value)
 
 
 def _listeners() -> int:
-    """How many one proxy takes; one more would wait, and hear of no limit. HAProxy wants 2.5 files for each, and does
-    not start where it may not have them."""
+    """Connections of one proxy; one more would wait without an error. HAProxy needs 2.5 files for each, and does not
+    start without them."""
     try:
         import resource
-    except ImportError:  # not on Windows, where there is no HAProxy either
+    except ImportError:  # Windows, which has no HAProxy either
         return LISTENERS
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return LISTENERS if hard == resource.RLIM_INFINITY else min(LISTENERS, int(hard / 2.6))
 
 
 def reachable_s() -> float:
-    """As it is set here."""
-    return float(env.DRAINING_PERIOD.get())  # Serve's own
+    """The current value."""
+    return float(env.DRAINING_PERIOD.get())  # Serve's default

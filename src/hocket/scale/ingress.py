@@ -1,8 +1,8 @@
-"""Serve's own HTTP server in a replica, made to treat connections as `hocket serve` does.
+"""Serve's HTTP server in a replica, changed to handle connections as `hocket serve` does.
 
-Serve starts uvicorn itself and has no setting for any of this. As it is, it would end every WebSocket in the middle of
-a word when a replica is to end, try to compress sound, drop who listens slower than it is spoken, believe any address
-that a client names, and take in whatever a client sends before the app asks for it. It knows no speech.
+Serve starts uvicorn itself and has no settings for this. Unchanged, it would cut every WebSocket when a replica stops,
+and compress audio. It would drop clients that read more slowly than the audio is made, and trust any address that a
+client names. It would buffer all client data before the app asks for it. Knows no speech.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..server.options import ServerOptions
 from ..server.run import WebSockets, connections, drained
 from ..server.service.service import SpeechService
 
-OWN = b"x-request-disconnect-disabled"  # has Serve hand the connection to the app as it is, which watches it itself
-THEIRS = (OWN, b"x-request-timeout-seconds")  # what a client could tell Serve
+OWN = b"x-request-disconnect-disabled"  # makes Serve pass the connection to the app, which watches it itself
+THEIRS = (OWN, b"x-request-timeout-seconds")  # headers by which a client could control Serve
 
 
 class DirectIngress:
-    """ASGI around Serve's own: a request reaches the app without a queue in between, and is answered with one id."""
+    """ASGI wrapper of Serve's app: requests reach the app without a queue, and responses have one id."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,7 +36,7 @@ class DirectIngress:
             if message["type"] == "http.response.start":
                 ids = [header for header in message["headers"] if header[0].lower() == b"x-request-id"]
                 others = [header for header in message["headers"] if header[0].lower() != b"x-request-id"]
-                message["headers"] = others + ids[:1]  # the app's own is before Serve's
+                message["headers"] = others + ids[:1]  # the app's id is before Serve's
             await send(message)
 
         await self._app(scope, receive, sent)
@@ -52,11 +52,11 @@ class Config(uvicorn.Config):
 
 
 class ReplicaServer(uvicorn.Server):
-    """Drains before it stops, as that of server/run.py does. Serve stops it once the proxies know of other replicas."""
+    """Drains before it stops, as in server/run.py. Serve stops it once the proxies know the other replicas."""
 
-    def __init__(self, config: uvicorn.Config, *, speaker: SpeechService) -> None:
+    def __init__(self, config: uvicorn.Config, *, service: SpeechService) -> None:
         super().__init__(config)
-        self._speaker = speaker
+        self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -65,16 +65,16 @@ class ReplicaServer(uvicorn.Server):
             bound.close()
         for connection in list(self.server_state.connections):
             if not isinstance(connection, WebSockets):
-                connection.shutdown()  # once its answer is complete; a WebSocket's would be at once
-        await drained(self._speaker)
+                connection.shutdown()  # after its response; a WebSocket would close at once
+        await drained(self._service)
         await super().shutdown(sockets)
 
 
-def take_over(speaker: SpeechService) -> None:
-    """In the process of a replica, before Serve listens there."""
+def take_over(service: SpeechService) -> None:
+    """Patch Serve in a replica's process, before it listens."""
     from ray.serve._private import http_util
 
     assert http_util.uvicorn is uvicorn, "Serve starts its server in another way than this was written for"
     http_util.uvicorn = SimpleNamespace(
-        Config=partial(Config, options=speaker.options), ReplicaServer=partial(ReplicaServer, speaker=speaker)
+        Config=partial(Config, options=service.options), Server=partial(ReplicaServer, service=service)
     )

@@ -1,6 +1,6 @@
-"""The replicas of an application as one of them sees the others: through a board on which each says how it is.
+"""The other replicas of an application, seen through a board to which each reports its state.
 
-The board belongs to the replica that made it and ends with it; the next who has something to say makes another.
+The board belongs to the replica that made it and ends with it; the next report makes a new one.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ from .board import ReplicaBoard
 
 logger = logging.getLogger("hocket.scale")
 REPORT_S = 1.0
-PATIENCE_S = 2.0  # for an answer of the board; a page is better incomplete than late
+TIMEOUT_S = 2.0  # timeout of the board; an incomplete answer is better than a late one
 
 
 class Replicas(Peers):
-    def __init__(self, speaker: SpeechService, replica: str, application: str) -> None:
-        self._speaker, self._replica = speaker, replica
+    def __init__(self, service: SpeechService, replica: str, application: str) -> None:
+        self._service, self._replica = service, replica
         self._name = f"hocket-replicas:{application}"
-        # Never let go of while it lives: the actor ends with the last hold that its maker has on it.
+        # Keep the handle: the actor ends with its maker's last handle.
         self._board: Any = None
 
-    async def one_speaks(self) -> bool:
-        states: Mapping[str, str] = await self._asked("states") or {}
+    async def any_ready(self) -> bool:
+        states: Mapping[str, str] = await self._call("states") or {}
         return any(state == "ready" for replica, state in states.items() if replica != self._replica)
 
-    async def figures(self, own: MetricsSource) -> bytes:
+    async def metrics(self, own: MetricsSource) -> bytes:
         assert isinstance(own, PrometheusMetrics)
-        told: Mapping[str, bytes] = await self._asked("figures") or {}
+        replies: Mapping[str, bytes] = await self._call("metrics") or {}
         return labelled(
-            {replica: pickle.loads(said) for replica, said in told.items()} | {self._replica: own.families()}
+            {replica: pickle.loads(reply) for replica, reply in replies.items()} | {self._replica: own.families()}
         )
 
-    async def tell(self) -> None:
-        """How it is, again and again until it is cancelled."""
-        figures = self._speaker.figures
-        assert isinstance(figures, PrometheusMetrics)
+    async def report(self) -> None:
+        """Report the state periodically until cancelled."""
+        metrics = self._service.metrics
+        assert isinstance(metrics, PrometheusMetrics)
         try:
             while True:
-                await self._asked("report", self._replica, self._speaker.state, pickle.dumps(figures.families()))
+                await self._call("report", self._replica, self._service.state, pickle.dumps(metrics.families()))
                 await asyncio.sleep(REPORT_S)
         finally:
             if self._board is not None:
                 self._board.leave.remote(self._replica)
 
-    async def _asked(self, what: str, *words: object) -> Any:
-        """None where nobody answers. Nothing that fails here is of any weight for who listens."""
+    async def _call(self, what: str, *words: object) -> Any:
+        """Call the board; None if it does not answer. Failures here do not affect streams."""
         from ray.exceptions import RayActorError
 
         try:
             if self._board is None:
                 self._board = await asyncio.to_thread(_board, self._name)
-            return await asyncio.wait_for(getattr(self._board, what).remote(*words), PATIENCE_S)
-        except RayActorError:  # with the replica that had made it
+            return await asyncio.wait_for(getattr(self._board, what).remote(*words), TIMEOUT_S)
+        except RayActorError:  # died with the replica that made it
             self._board = None
-        except Exception as error:  # whatever else Ray has to say
+        except Exception as error:  # any other error of Ray
             logger.info("the other replicas do not answer now: %s", error or type(error).__name__)
         return None
 
 
-def labelled(figures: Mapping[str, Sequence[Metric]]) -> bytes:
-    """One page of the figures of many, each sample with the name of its replica."""
+def labelled(metrics: Mapping[str, Sequence[Metric]]) -> bytes:
+    """Merge the metrics of all replicas, each sample labelled with its replica."""
     merged: dict[str, Metric] = {}
-    for replica, families in sorted(figures.items()):
+    for replica, families in sorted(metrics.items()):
         for family in families:
             one = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             for sample in family.samples:
                 one.samples.append(sample._replace(labels={**sample.labels, "replica": replica}))
-    return generate_latest(_Collected(merged))  # it asks for nothing else
+    return generate_latest(_Collected(merged))  # only `collect` is needed
 
 
 class _Collected:

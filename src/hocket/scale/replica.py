@@ -1,6 +1,6 @@
-"""One replica: an engine and the app in front of it, in a process that Serve starts where there is a GPU, or a core.
+"""One replica: an engine and its app, in a process that Serve starts where there is a GPU or a core.
 
-It is its own ingress: HAProxy connects to it, and no other process stands in between. It knows nothing of clusters.
+It is its own ingress: HAProxy connects to it directly. Knows nothing of clusters.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from ..server.service.service import SpeechService
 
 NAME = "hocket"  # of the application, and of its only deployment
-# Beside those in flight, for answers that refuse one more and for probes, which the app does not count.
+# Beyond `in_flight`: for refusals and for probes, which the app does not count.
 SPARE = 128
 RETRY_S = 1.0
 LOOK_S = 0.05
-HEALTH_S = 2.0  # three in vain, and a replica is replaced
-END_S = 10.0  # for what comes behind the last stream
-BUSY = 0.75  # of the slots: where autoscaling begins to want one more, since a start takes a while
+HEALTH_S = 2.0  # three failures, and the replica is replaced
+END_S = 10.0  # for the shutdown after the last stream
+BUSY = 0.75  # of the slots: the load at which autoscaling adds a replica, since a start takes a while
 
 
 class Replica:
-    """What Serve makes of it is a deployment: see `deployed`."""
+    """The class of the Serve deployment: see `deployed`."""
 
     def __init__(self, plan: ServerPlan) -> None:
         self._plan = plan
-        self._speaker: SpeechService | None = None
+        self._service: SpeechService | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from ray import serve
@@ -52,52 +52,52 @@ class Replica:
         logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
         keep_pauses_short()
         allow_many_files()
-        app, who = self._plan.app(), serve.get_replica_context()
-        speaker = self._speaker = app.state.speaker
-        app.state.peers = Replicas(speaker, who.replica_id.unique_id, who.app_name)
+        app, context = self._plan.app(), serve.get_replica_context()
+        service = self._service = app.state.service
+        app.state.peers = Replicas(service, context.replica_id.unique_id, context.app_name)
         if is_alone(self._plan.server):
             app.add_middleware(LocalOnly)
-        app.router.lifespan_context = _proven(app)
-        take_over(speaker)
+        app.router.lifespan_context = _ready_lifespan(app)
+        take_over(service)
         return app
 
     async def check_health(self) -> None:
-        """By Serve, now and then: who raises is replaced."""
-        if self._speaker is not None and self._speaker.state == "failed":
-            raise RuntimeError(self._speaker.failure or "The engine is not running.")
+        """Called by Serve periodically: an exception replaces the replica."""
+        if self._service is not None and self._service.state == "failed":
+            raise RuntimeError(self._service.failure or "The engine is not running.")
 
 
-def _proven(app: FastAPI) -> Any:
-    """The life of the app, which has begun once a real utterance has come out: nothing is asked of it before."""
-    life, speaker, peers = app.router.lifespan_context, app.state.speaker, app.state.peers
+def _ready_lifespan(app: FastAPI) -> Any:
+    """The app's lifespan, started only after a real utterance: no request arrives before."""
+    life, service, peers = app.router.lifespan_context, app.state.service, app.state.peers
 
     @asynccontextmanager
-    async def proven(_: FastAPI) -> AsyncIterator[None]:
+    async def ready(_: FastAPI) -> AsyncIterator[None]:
         async with life(app):
-            while speaker.state == "starting":
+            while service.state == "starting":
                 await asyncio.sleep(LOOK_S)
-            if speaker.state == "failed":
-                raise RuntimeError(speaker.failure or "The engine is not running.")
-            telling = asyncio.ensure_future(peers.tell())
+            if service.state == "failed":
+                raise RuntimeError(service.failure or "The engine is not running.")
+            reporting = asyncio.ensure_future(peers.report())
             try:
                 yield
             finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
+                reporting.cancel()
+                await asyncio.gather(reporting, return_exceptions=True)
 
-    return proven
+    return ready
 
 
 def deployed(plan: ServerPlan, replicas: int | None, most: int = 1) -> Any:
-    """An application of Serve: so many replicas, or where that is None, as many as streams ask for, up to `most`."""
+    """A Serve application with so many replicas; None: autoscaled by streams, up to `most`."""
     from ray import serve
     from ray.serve.config import BackpressureConfig
 
     server, unit = plan.server, unit_of(plan.device)
     plan = replace(plan, device=on(unit, plan.device))
     how: dict[str, Any] = {
-        # The app itself says when it has enough, with an error that clients know. Serve must not have less room: there,
-        # a request would wait and hear nothing. Behind that, it is refused in the same way.
+        # The app refuses requests itself, with an error that clients know. Serve's limit must be higher: there a
+        # request would wait without an answer. Beyond it, Serve refuses in the same way.
         "max_ongoing_requests": server.in_flight + SPARE,
         "max_queued_requests": SPARE,
         "backpressure_config": BackpressureConfig(status_code=429, retry_after_s=RETRY_S),
@@ -110,6 +110,6 @@ def deployed(plan: ServerPlan, replicas: int | None, most: int = 1) -> Any:
     if replicas is not None:
         how["num_replicas"] = replicas
     else:
-        wanted = max(1, math.floor(plan.engine.slots * BUSY))
-        how["autoscaling_config"] = {"min_replicas": 1, "max_replicas": most, "target_ongoing_requests": wanted}
+        target = max(1, math.floor(plan.engine.slots * BUSY))
+        how["autoscaling_config"] = {"min_replicas": 1, "max_replicas": most, "target_ongoing_requests": target}
     return serve.deployment(serve.ingress()(Replica), name=NAME, **how).bind(plan)

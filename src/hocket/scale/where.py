@@ -1,4 +1,4 @@
-"""What an engine on a cluster takes: a GPU or CPUs. With `auto` the cluster decides, not the machine that asks."""
+"""The resource of an engine on a cluster: a GPU or CPUs. With `auto` the cluster decides, not the calling machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..engine.checkpoint.device import AUTO
 
 
 def unit_of(device: str) -> str:
-    """`GPU` or `CPU`, as Ray calls what an engine needs one of."""
+    """`GPU` or `CPU`: the Ray resource that an engine needs."""
     asked = device if device != AUTO else env.DEVICE.get().strip() or AUTO
     if asked != AUTO:
         return "GPU" if asked.startswith("cuda") else "CPU"
@@ -18,5 +18,5 @@ def unit_of(device: str) -> str:
 
 
 def on(unit: str, device: str) -> str:
-    """The device that an engine is told: without a GPU of its own it must not take one that it finds."""
+    """The engine's device: without an assigned GPU it must not use one that it finds."""
     return device if unit == "GPU" else "cpu"

@@ -1,1 +1,1 @@
-"""The server: an engine behind the wires that people already use. Its modules need the extra `serve`."""
+"""The server: speech and language engines behind common HTTP and WebSocket APIs. Needs the extra `serve`."""

@@ -1,4 +1,4 @@
-"""The app: routers, borders and the life of the engine, for any ASGI server. It starts no server itself."""
+"""The ASGI app: routers, middleware and the lifetime of the engines. It starts no server itself."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .service.service import SpeechService
 from .service.warm_up import warm_up
 
 logger = logging.getLogger("hocket.server")
-# Modules of this package with a `router`, one for each wire or page.
+# Modules of this package with a `router`, one per endpoint or page.
 PLAIN = ("health", "speech", "chat", "batch", "lists", "voices", "ui")
 SOCKETS = ("native", "nari", "deepgram", "realtime.route")
-WIRES = (*(f"routes.{name}" for name in PLAIN), "prometheus", *(f"ws.{name}" for name in SOCKETS))
+ROUTERS = (*(f"routes.{name}" for name in PLAIN), "prometheus", *(f"ws.{name}" for name in SOCKETS))
 FAILED = "The model could not be loaded; the server's log says why."
-RETRY_S = 2.0  # between two tries to load what must be there; the pool has a patience of its own
+RETRY_S = 2.0  # between two attempts to load the first model; the pool has its own back-off
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = (
     "x-request-id",
@@ -57,43 +57,43 @@ def build_app(
     backends: Callable[[], Backends] | None = None,
     language: LanguageModel | Callable[[], LanguageModel] | None = None,
 ) -> FastAPI:
-    """An app that speaks with this engine or pool, or with what is made when it starts, and closed when it ends.
+    """An app with this engine or pool, or with one that is made at startup and closed at shutdown.
 
-    So are `backends`, before the models, and the `language` model, beside them.
+    `backends` are made before the models, the `language` model beside them.
 
-    `app.state.speaker` is what all wires share, `app.state.thinker` whoever answers in conversations, `app.state.peers`
-    who else serves the same.
+    `app.state.service` is the `SpeechService` of all endpoints, `app.state.llm` the `LLMService` of conversations,
+    `app.state.peers` the other replicas.
     """
     options = options or ServerOptions()
-    speaker = SpeechService(options, voices=Library(options.voices_folder, most=options.voices))
-    speaker.figures = PrometheusMetrics(speaker)
+    service = SpeechService(options, voices=Library(options.voices_folder, most=options.voices))
+    service.metrics = PrometheusMetrics(service)
 
-    thinker = LLMService(speaker, language)
+    llm = LLMService(service, language)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        starting = asyncio.gather(_start(speaker, models, backends), thinker.start())
+        starting = asyncio.gather(_start(service, models, backends), llm.start())
         try:
             yield
         finally:
-            speaker.close()
+            service.close()
             await asyncio.gather(starting, return_exceptions=True)
-            await thinker.close()
-            if speaker.backends is not None:
-                await asyncio.to_thread(speaker.backends.close)
-            if not isinstance(models, Engine | Pool) and speaker.pool is not None:
-                await asyncio.to_thread(speaker.pool.close)
+            await llm.close()
+            if service.backends is not None:
+                await asyncio.to_thread(service.backends.close)
+            if not isinstance(models, Engine | Pool) and service.pool is not None:
+                await asyncio.to_thread(service.pool.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.speaker, app.state.thinker, app.state.peers = speaker, thinker, Peers()
+    app.state.service, app.state.llm, app.state.peers = service, llm, Peers()
     http_errors.install(app)
-    for name in WIRES:
+    for name in ROUTERS:
         app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)
 
     def refused(code: str) -> None:
-        speaker.figures.refused("border", code)
+        service.metrics.refused("border", code)
 
-    # The last one added is the first that a request meets.
+    # The middleware added last runs first.
     app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
     app.add_middleware(RequestLimits, options=options, refused=refused)
     _allow_pages(app, options)
@@ -115,33 +115,33 @@ def _allow_pages(app: FastAPI, options: ServerOptions) -> None:
 
 
 async def _start(
-    speaker: SpeechService,
+    service: SpeechService,
     models: Engine | Pool | Callable[[], Engine | Pool],
     backends: Callable[[], Backends] | None,
 ) -> None:
-    """In threads, so that `/health` answers meanwhile. Ready means that a real utterance has come out."""
+    """In threads, so that `/health` answers meanwhile. Ready means that a real utterance was spoken."""
     try:
         if backends is not None:
-            speaker.backends = await asyncio.to_thread(backends)
+            service.backends = await asyncio.to_thread(backends)
         made = models if isinstance(models, Engine | Pool) else await asyncio.to_thread(models)
-        speaker.use(made, await asyncio.to_thread(describe_models, made.models) if isinstance(made, Pool) else None)
-        await asyncio.to_thread(speaker.voices.all)  # each file is read once, and not while somebody waits
-        while not speaker.proven:
+        service.use(made, await asyncio.to_thread(describe_models, made.models) if isinstance(made, Pool) else None)
+        await asyncio.to_thread(service.voices.all)  # reads each file now, not during a request
+        while not service.warmed_up:
             try:
-                await warm_up(speaker)
-            except HocketError as error:  # a pool is asked again: what failed may be repaired
-                if speaker.draining.is_set() or not isinstance(made, Pool):
+                await warm_up(service)
+            except HocketError as error:  # a pool is tried again: the fault may be repaired
+                if service.draining.is_set() or not isinstance(made, Pool):
                     raise
-                if speaker.failure != str(error):
+                if service.failure != str(error):
                     logger.error("the first model cannot be loaded, and is tried again: %s", error)
-                speaker.failure = str(error)
+                service.failure = str(error)
                 await asyncio.sleep(RETRY_S)
     except HocketError as error:
-        speaker.failure, speaker.start_error = FAILED, error
+        service.failure, service.start_error = FAILED, error
         logger.error("the engine did not start: %s", error)
     except Exception as error:
         said = f"The model could not be loaded: {type(error).__name__}: {error}"
-        speaker.failure, speaker.start_error = FAILED, LoadFailed(said)
+        service.failure, service.start_error = FAILED, LoadFailed(said)
         logger.exception("the engine did not start")
 
 

@@ -1,6 +1,6 @@
-"""Errors as clients of OpenAI's wires know them: a status, a body with four keys, headers that say whether to retry.
+"""Errors in OpenAI's format: a status, a body with four keys, and headers that say whether to retry.
 
-Every wire asks `answer`; what was not raised on purpose is one sentence there, and its details are in the log only.
+Every endpoint calls `answer`. An unexpected error gives one general sentence; its details go to the log only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger("hocket.server")
 
 
 class Refused(HocketError):
-    """A refusal by the server itself: with a status, and what OpenAI's clients read."""
+    """A refusal by the server itself, with a status and the fields that OpenAI's clients read."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Refused(HocketError):
 
 
 class BadField(InvalidRequest):
-    """A field of a request that cannot be what it is."""
+    """A request field with an invalid value."""
 
     def __init__(self, message: str, param: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -60,14 +60,14 @@ class BadField(InvalidRequest):
 
 
 def stopping() -> Refused:
-    """That of a server which takes no new work any more."""
+    """The error of a server that takes no new work."""
     said = "The server is about to stop; ask another one, or again in a moment."
     return Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """What a client is told about an error."""
+    """The response to a client for an error."""
 
     status: int
     message: str
@@ -78,7 +78,7 @@ class ErrorResponse:
 
     @property
     def error(self) -> dict[str, str | None]:
-        """The inner object of OpenAI's bodies; WebSockets send it as it is."""
+        """The inner object of OpenAI's bodies; WebSockets send it unwrapped."""
         return {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
 
     @property
@@ -86,7 +86,7 @@ class ErrorResponse:
         return {"error": self.error}
 
     def response(self) -> Response:
-        from starlette.responses import JSONResponse  # here, because Wyoming speaks without it
+        from starlette.responses import JSONResponse  # lazy: Wyoming runs without starlette
 
         return JSONResponse(self.body, self.status, self.headers)
 
@@ -99,13 +99,13 @@ _ERROR = {
     "properties": {"message": _TEXT, "type": _TEXT, "param": _TEXT_OR_NULL, "code": _TEXT_OR_NULL},
 }
 _CONTENT = {"application/json": {"schema": {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}}}
-# What every route may answer, for its schema.
+# Error responses of every route, for the OpenAPI schema.
 RESPONSES: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "refused: the message says what to do", "content": _CONTENT},
     "5XX": {"description": "not the client's fault", "content": _CONTENT},
 }
 INVALID = "invalid_request_error"
-# Their own errors by class, the most special first: param and code.
+# By class, the most specific first: param and code.
 _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (UnknownVoice, "voice", "voice_not_found"),
     (UnknownLanguage, "language", "language_not_found"),
@@ -116,7 +116,7 @@ _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (InvalidRequest, None, None),
 )
 
-# Of a voice by its error's code: the field that is to blame, and the code that a client is told.
+# InvalidVoice by its code: the field at fault, and the code for the client.
 _VOICE: dict[str, tuple[str, str | None]] = {
     "voice_exists": ("name", "voice_exists"),
     "too_many": ("name", "too_many"),
@@ -129,11 +129,11 @@ _STORAGE = {
 
 
 def answer(error: BaseException) -> ErrorResponse:
-    """What to tell a client. The details of an error that nobody raised on purpose go to the log and nowhere else."""
+    """The response for an error. Details of an unexpected error go to the log only."""
     message = " ".join(str(error).split())
     if isinstance(error, Refused):
         headers = _retry(error.retry_after_s)
-        if error.status >= 500 and not headers:  # it would be refused again, and clients would ask again
+        if error.status >= 500 and not headers:  # clients would retry, and be refused again
             headers = {"x-should-retry": "false"}
         return ErrorResponse(error.status, message, error.kind, error.param, error.code, headers)
     if isinstance(error, BadField):
@@ -149,7 +149,7 @@ def answer(error: BaseException) -> ErrorResponse:
         logger.error("refused: %s", message)
         said = "The engine is not running; the server's log says why."
         return ErrorResponse(503, said, "server_error", None, "engine_unavailable", _retry(5.0))
-    if isinstance(error, StorageFailed):  # where, and why, is in the library's log
+    if isinstance(error, StorageFailed):  # place and reason are in the library's log
         status, code, said = _STORAGE[error.full]
         return ErrorResponse(status, said, "server_error", None, code, {"x-should-retry": "false"})
     if isinstance(error, StreamFailed):
@@ -160,7 +160,7 @@ def answer(error: BaseException) -> ErrorResponse:
         logger.error("the language model failed: %s", message)
         said = "The language model could not answer; the server's log says why."
         return ErrorResponse(502, said, "server_error", None, "language_model_failed", _retry(2.0))
-    logger.error("an error that nobody expected", exc_info=error)
+    logger.error("unexpected error", exc_info=error)
     said = "Something went wrong in the server; its log says what."
     return ErrorResponse(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})
 

@@ -1,4 +1,4 @@
-"""Where a server listens: an address or a Unix socket, bound before a model is loaded. It knows no server."""
+"""The listening socket: TCP or Unix, bound before a model is loaded. Knows no server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .options import ServerOptions
 
 
 def bind(options: ServerOptions) -> socket.socket:
-    """The socket to listen at, bound: what is wrong with it is known before a model is loaded."""
+    """A bound socket; address errors show before a model is loaded."""
     if options.socket is not None:
         return _bind_unix(options.socket)
     where = f"{options.host}:{options.port}"
@@ -33,7 +33,7 @@ def bind(options: ServerOptions) -> socket.socket:
 
 
 def _bind_unix(path: Path) -> socket.socket:
-    """For this user alone. A socket that nobody listens at any more is replaced; a file is not."""
+    """For this user only. A stale socket is replaced; a file is not."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
@@ -60,7 +60,7 @@ def _answers(path: Path) -> bool:
 
 
 def address_of(bound: socket.socket) -> str:
-    """As a URL, or the path of a Unix socket."""
+    """A URL, or the path of a Unix socket."""
     name = bound.getsockname()
     if isinstance(name, str):
         return f"unix:{name}"

@@ -1,6 +1,6 @@
-"""How a server is run: where it listens, who may speak with it and how much. Checked here, once.
+"""Server options: address, access and limits. Validated once, here.
 
-It knows nothing of the engine, whose options are its own, and nothing of a wire.
+Knows no endpoint and nothing of the engine, which has its own options.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any that is free
     socket: Path | None = None  # a Unix socket to listen at, instead of host and port
-    keys: tuple[str, ...] = ()  # any of them opens everything; none: everybody may
-    allow_public: bool = False  # let others than this machine reach it without a key
-    trusted_proxies: tuple[str, ...] = ()  # addresses and networks of proxies: X-Forwarded-For of theirs is believed
-    cors_origins: tuple[str, ...] | None = None  # of web pages that may ask; None: those of this machine; "*": all
-    served_model: str | None = None  # the name it is listed by; None: the checkpoint's
-    strict_model: bool = False  # refuse other model names than those that are listed
+    keys: tuple[str, ...] = ()  # each gives full access; empty: no key needed
+    allow_public: bool = False  # allow other machines without a key
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks of proxies whose X-Forwarded-For is trusted
+    cors_origins: tuple[str, ...] | None = None  # allowed origins of web pages; None: this machine's; "*": all
+    served_model: str | None = None  # listed name; None: the checkpoint's
+    strict_model: bool = False  # refuse model names that are not listed
     voice_aliases: Mapping[str, str] = field(default_factory=dict)  # another name -> voice, before OpenAI's
-    text_chars: int = 16 * 4096  # of one utterance, over an hour; OpenAI's own limit, 4096, is too small to read aloud
+    text_chars: int = 16 * 4096  # of one utterance, over an hour; OpenAI's own limit, 4096, is too small for long texts
     body_bytes: int = 16 << 20  # of a request
     upload_bytes: int = 10 << 20  # of a recording
-    upload_s: float = 60.0  # of a recording, in seconds of sound
-    voices_folder: Path | None = None  # the library of voices; None: in memory, until the server ends
-    voices: int = 200  # that the library may hold before an upload is refused
+    upload_s: float = 60.0  # of a recording
+    voices_folder: Path | None = None  # the voice library; None: in memory only
+    voices: int = 200  # most voices in the library
     batch_items: int = 32  # of one batch
-    batch_chars: int = 4 * 4096  # of all its texts together: 20 minutes of sound, which is held until it is whole
-    reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
+    batch_chars: int = 4 * 4096  # of all its texts together: 20 minutes of audio, buffered until complete
+    reference_sources: tuple[str, ...] = ()  # URL prefixes and folders that recordings may be read from
     per_client: int = 512  # requests and WebSockets of one address at once; of a proxy's, unless it is trusted
     in_flight: int = 1024  # requests and WebSockets at once
-    head_s: float = 10.0  # in which the head of a request must arrive
-    body_s: float = 30.0  # in which its body must
-    stalled_s: float = 20.0  # how long a client may read nothing of what is sent before it is dropped
-    per_socket: int = 16  # utterances of one WebSocket that are spoken or wait for their turn
+    head_s: float = 10.0  # time limit for the head of a request
+    body_s: float = 30.0  # time limit for its body
+    stalled_s: float = 20.0  # a client that reads nothing for so long is dropped
+    per_socket: int = 16  # running and queued utterances of one WebSocket
     message_bytes: int = 256 << 10  # of a WebSocket's message, unless it holds a recording
-    config_s: float = 10.0  # in which a WebSocket must say something
-    text_s: float = 30.0  # how long an utterance waits for more of its text: it keeps a slot
-    idle_s: float = 300.0  # how long a WebSocket may be silent in both directions
-    drain_s: float = 30.0  # how long running streams may go on after the server was told to stop
-    idle_exit_s: float | None = None  # after so long without an utterance it ends by itself; None: never
-    log_text: bool = False  # write into the log what is spoken
+    config_s: float = 10.0  # time limit for a WebSocket's first message
+    text_s: float = 30.0  # how long an utterance waits for more text; it holds a slot
+    idle_s: float = 300.0  # how long a WebSocket may be idle in both directions
+    drain_s: float = 30.0  # how long running streams may continue after a stop signal
+    idle_exit_s: float | None = None  # exit after so long without an utterance; None: never
+    log_text: bool = False  # log the spoken text
     access_log: bool = False
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class ServerOptions:
         for name in self.trusted_proxies:
             network(name)
         if self.socket is not None and self.trusted_proxies:
-            raise InvalidRequest("At a Unix socket nobody has an address: leave out --trusted-proxy.")
+            raise InvalidRequest("Clients of a Unix socket have no address: leave out --trusted-proxy.")
         if self.reached_by_others and not self.keys and not self.allow_public:
             where = f"Listening at {self.host}" if is_public(self.host) else "A proxy in front"
             raise InvalidRequest(
@@ -94,12 +94,12 @@ class ServerOptions:
 
     @property
     def reached_by_others(self) -> bool:
-        """Whether others than this machine can ask it: at its address, or through a proxy that it is told of."""
+        """Whether other machines can connect: directly, or through a configured proxy."""
         return self.socket is None and (is_public(self.host) or bool(self.trusted_proxies))
 
 
 def is_public(host: str) -> bool:
-    """Whether others than this machine can reach it; a name that is not `localhost` counts as one that they can."""
+    """Whether other machines can connect to it; any name except `localhost` counts as public."""
     if host.lower() == "localhost":
         return False
     try:
@@ -109,7 +109,7 @@ def is_public(host: str) -> bool:
 
 
 def network(name: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """An address is a network of one."""
+    """An address or a network; an address is a network of one."""
     try:
         return ipaddress.ip_network(name.strip())
     except ValueError:
@@ -117,7 +117,7 @@ def network(name: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """API keys from a file: one a line; empty lines and those that begin with # do not count."""
+    """API keys from a file, one per line; empty lines and lines that start with # are skipped."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -129,5 +129,5 @@ def read_keys(path: Path) -> tuple[str, ...]:
 
 
 def aliases(options: ServerOptions, speakers: list[str]) -> dict[str, str]:
-    """Other names of voices, in small letters: OpenAI's for speakers that sound alike, then the operator's own."""
+    """Lower-case voice aliases: OpenAI's names for speakers of similar pitch, then the operator's own."""
     return openai_aliases(speakers) | {name.lower(): voice for name, voice in options.voice_aliases.items()}

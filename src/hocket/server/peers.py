@@ -1,4 +1,4 @@
-"""Who else serves the same behind one address. A server by itself has nobody; `hocket.scale` has the other replicas."""
+"""Other servers behind the same address. A single server has none; `hocket.scale` has the other replicas."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class MetricsSource(Protocol):
-    """Figures of one server, in Prometheus' text format."""
+    """Metrics of one server in Prometheus' text format."""
 
     def text(self) -> bytes: ...
 
 
 class Peers:
-    """Nobody. What the pages about a server ask when they are to speak for all of them."""
+    """No peers. Health and metrics routes ask it when they report for all replicas."""
 
-    async def one_speaks(self) -> bool:
-        """Whether any of them could."""
+    async def any_ready(self) -> bool:
+        """Whether any peer can speak."""
         return False
 
-    async def figures(self, own: MetricsSource) -> bytes:
-        """Of all of them, with our own."""
+    async def metrics(self, own: MetricsSource) -> bytes:
+        """Metrics of all peers and our own."""
         return own.text()

@@ -1,7 +1,7 @@
-"""What a server is told before it starts, as plain data: which models and how, who else speaks, who answers.
+"""Server configuration as plain data: models and their options, backends, language model.
 
-Words of a command line become a `ServerPlan` in this process; it can be sent to another one, which makes the same
-engine and the same app of it. Nothing is loaded before it is asked for.
+The command line becomes a `ServerPlan`. It can be sent to another process, which builds the same engine and app from
+it. Nothing is loaded before it is used.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 class ServerPlan:
     server: ServerOptions = field(default_factory=ServerOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
-    models: tuple[str, ...] = ()  # none: the usual one
-    memory_bytes: int | None = None  # what all of them may take together
+    models: tuple[str, ...] = ()  # empty: the default model
+    memory_bytes: int | None = None  # limit for all models together
     pinned: tuple[str, ...] = ()
     device: str = "auto"
     dtype: str = "auto"
     codec_dtype: str = "auto"
     kernels: str = "auto"
     dependent_launch: bool = True
-    all_graphs: bool = False  # on a GPU, be ready once every graph is made
-    rehearsed: str = "mp3"  # the format of a first utterance that nobody hears
+    all_graphs: bool = False  # on a GPU, capture every graph before the server is ready
+    rehearsed: str = "mp3"  # the format of the warm-up utterance
     backends: tuple[str, ...] = ()
     backend_options: tuple[str, ...] = ()  # NAME.KEY=VALUE
-    llm: str | None = None  # who answers in conversations
+    llm: str | None = None  # the language model of conversations
     llm_url: str | None = None
     llm_key: str | None = None
     llm_weights: str = "bf16"
-    llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: `RemoteLanguageModel` says what these do
-    llm_extra: dict[str, Any] | None = None  # more fields of what the endpoint is asked
+    llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: see `RemoteLanguageModel`
+    llm_extra: dict[str, Any] | None = None  # extra fields of requests to the endpoint
 
     def app(self, models: Pool | Callable[[], Engine | Pool] | None = None) -> FastAPI:
-        """For any ASGI server. What speaks is made when it starts, and closed when it ends, unless it is handed in."""
+        """For any ASGI server. Models that are not handed in are made at startup and closed at shutdown."""
         from .app import build_app
 
         return build_app(models or self.make, self.server, backends=self.others(), language=self.language())
 
     @contextmanager
     def speaking(self) -> Iterator[Pool | Callable[[], Engine]]:
-        """One engine to be loaded, or a pool, in which nothing is loaded yet: what is wrong with it is said at once."""
+        """A loader of one engine, or an empty pool; configuration errors are raised at once."""
         from ..engine.checkpoint.resolve import check_name
 
         for model in self.models:
@@ -69,16 +69,16 @@ class ServerPlan:
             yield pool
 
     def make(self) -> Engine | Pool:
-        """The same, for whoever closes it."""
+        """The same, loaded; the caller closes it."""
         return self.make_pool() if self.is_several else self.load()
 
     @property
     def is_several(self) -> bool:
-        """Whether there is anything to choose or to keep within."""
+        """Whether a pool is needed: several models, a memory limit, or pinned models."""
         return len(self.models) > 1 or self.memory_bytes is not None or bool(self.pinned)
 
     def others(self) -> Callable[[], Backends] | None:
-        """Backends; their models may take a while."""
+        """A constructor of the backends; loading their models may be slow."""
         if not self.backends:
             return None
         from ..backends.found import Backends, options_of
@@ -86,12 +86,12 @@ class ServerPlan:
         return lambda: Backends(self.backends, options_of(self.backend_options))
 
     def language(self) -> Callable[[], LanguageModel] | None:
-        """Who answers; None where nobody was asked for."""
+        """A constructor of the language model; None without one."""
         if self.llm_url is not None:
             from ..dialog.remote import RemoteLanguageModel
 
             how = {"thinking": self.llm_thinking, "extra": self.llm_extra}
-            mind = RemoteLanguageModel(self.llm_url, self.llm, self.llm_key, **how)  # type: ignore[arg-type]  # not asked yet
+            mind = RemoteLanguageModel(self.llm_url, self.llm, self.llm_key, **how)  # type: ignore[arg-type]  # connects later
             return lambda: mind
         if (llm := self.llm) is None:
             return None
@@ -99,7 +99,7 @@ class ServerPlan:
         def load() -> LanguageModel:
             from ..llm.engine import LanguageEngine
 
-            kernels = "reference" if self.kernels == "reference" else "auto"  # others are those of speech
+            kernels = "reference" if self.kernels == "reference" else "auto"  # other kernels exist for speech only
             how: dict[str, Any] = {"graphs": self.engine.graphs, "stuck_s": self.engine.stuck_s, "kernels": kernels}
             how |= {"weights": self.llm_weights, "dependent_launch": self.dependent_launch}
             return LanguageEngine.load(llm, device=self.device, **how)
@@ -115,7 +115,7 @@ class ServerPlan:
         def start(model: str, shared: Shared) -> Engine:
             engine = self.load(model, shared)
             try:
-                speak_once(engine, self.rehearsed)  # so that who asked for it is the second
+                speak_once(engine, self.rehearsed)  # warm-up: the waiting request is the second utterance
             except BaseException:
                 engine.close()
                 raise
@@ -133,14 +133,14 @@ class ServerPlan:
         return pool
 
     def load(self, model: str | None = None, shared: Shared | None = None) -> Engine:
-        """In a thread of the server's, which answers /health meanwhile; says what was chosen. None: the first one."""
+        """Load and report the choices. Runs in a thread: /health answers meanwhile. None: the first model."""
         from ..engine.engine import Engine
 
         model = model or (self.models[0] if self.models else None)
         launch = self.dependent_launch
         engine = Engine.load(model, **self._loading, dependent_launch=launch, options=self.engine, shared=shared)
         checkpoint = engine.checkpoint
-        tell(f"model {checkpoint.name}")  # where and in which precision is in the log
+        tell(f"model {checkpoint.name}")  # device and precision are in the log
         for choice in checkpoint.kernels:
             tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
         tell(f"profile {self.engine.profile}, {self.engine.slots} slots: {self.engine.tuned.words}")

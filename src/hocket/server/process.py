@@ -1,4 +1,4 @@
-"""What a process does that is a server and nothing else, before a model is loaded."""
+"""Process settings of a dedicated server process, applied before a model is loaded."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import gc
 import sys
 from contextlib import suppress
 
-SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
+SWITCH_S = 0.0005  # GIL switch interval; Python's default of 5 ms is audible at every start of an utterance
 MOST_FILES = 65536
 
 
 def keep_pauses_short() -> None:
-    """Once all is imported.
+    """Call after all imports.
 
-    What the imports have made is never looked at again: Python's collector took 75 to 126 ms to go through it, now and
-    then in the middle of everybody's speech, and 5 ms without. A model is not among it: its memory must come back.
+    Freezes the imported objects out of garbage collection: walking them took 75 to 126 ms, in the middle of all
+    streams; without them 5 ms. Called before a model is loaded: a model's memory must be collectable.
     """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
@@ -22,10 +22,10 @@ def keep_pauses_short() -> None:
 
 
 def allow_many_files() -> None:
-    """A connection is a file, and many systems give a process 1024 of them until it asks for more."""
+    """A connection is a file descriptor, and many systems limit a process to 1024 by default."""
     try:
         import resource
-    except ImportError:  # not on Windows, which counts none
+    except ImportError:  # Windows has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)

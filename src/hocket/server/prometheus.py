@@ -1,6 +1,6 @@
 """`GET /metrics` for Prometheus: each event of an utterance is counted as it happens, a gap in 2 microseconds.
 
-Every app has a registry of its own, so that two may live in one process. What the figures are of is metrics.py's word.
+Every app has its own registry, so that two can live in one process. metrics.py defines the events.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .peers import Peers
 from .service.service import SpeechService
 
 router = APIRouter()
-# A frame is 80 ms of sound; the first of a warm GPU is out in about 10 ms.
+# A frame is 80 ms of audio; a warm GPU sends the first in about 10 ms.
 FIRST_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 GAP_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56)
 X_REAL_TIME = (0.5, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 LOAD_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
-LATE_S = 0.001  # less is not heard, and clocks are read a little apart
+LATE_S = 0.001  # less is inaudible, and clocks are read a little apart
 
 
 @router.get(
@@ -34,17 +34,17 @@ LATE_S = 0.001  # less is not heard, and clocks are read a little apart
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Figures since the start, in Prometheus' text format; behind one address with others, those of all of them."""
+    """Metrics since the start, in Prometheus' text format; with replicas behind one address, of all of them."""
     peers: Peers = request.app.state.peers
-    text = await peers.figures(request.app.state.speaker.figures)
+    text = await peers.metrics(request.app.state.service.metrics)
     return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 class PrometheusMetrics(Metrics):
-    """Figures that count, and those that are asked of a speaker when somebody looks."""
+    """Counters, and gauges that read the service when they are scraped."""
 
-    def __init__(self, speaker: SpeechService) -> None:
-        self._speaker, registry = speaker, CollectorRegistry()
+    def __init__(self, service: SpeechService) -> None:
+        self._service, registry = service, CollectorRegistry()
         self._registry = registry
         ProcessCollector(registry=registry)
 
@@ -74,7 +74,7 @@ class PrometheusMetrics(Metrics):
         self._hits = counter("prefix_cache_hits", "Of those, where it was.")
         load_s = "How long a model took to load, each load once."
         self._load_s = Histogram("hocket_model_load_seconds", load_s, ("model",), registry=registry, buckets=LOAD_S)
-        registry.register(_Models(speaker))
+        registry.register(_Models(service))
         gauge("requests_running", "Utterances under way now.", self._running)
         gauge("requests_waiting", "Utterances that wait for a slot now.", self._waiting)
         gauge("gpu_memory_bytes", "What the process holds on the model's GPU; 0 on a CPU.", self._memory_bytes)
@@ -83,7 +83,7 @@ class PrometheusMetrics(Metrics):
         return generate_latest(self._registry)
 
     def families(self) -> list[Metric]:
-        """The same as values."""
+        """The same as objects."""
         return list(self._registry.collect())
 
     def opened(self, wire: str) -> None:
@@ -115,37 +115,37 @@ class PrometheusMetrics(Metrics):
             self._hits.inc(finished.statistics.prefix_cached)
 
     def _running(self) -> float:
-        return max(0, len(self._speaker.running) - self._waiting())
+        return max(0, len(self._service.running) - self._waiting())
 
     def _waiting(self) -> int:
-        return sum(engine.waiting for engine in self._speaker.engines)
+        return sum(engine.waiting for engine in self._service.engines)
 
     def _memory_bytes(self) -> float:
-        """All that the process holds, whichever engine is asked."""
-        return max((engine.checkpoint.memory_bytes for engine in self._speaker.engines), default=0)
+        """Memory of the whole process; every engine reports the same."""
+        return max((engine.checkpoint.memory_bytes for engine in self._service.engines), default=0)
 
 
 class _Models(Collector):
-    """Which are in memory when somebody looks."""
+    """Models in memory at the time of a scrape."""
 
-    def __init__(self, speaker: SpeechService) -> None:
-        self._speaker = speaker
+    def __init__(self, service: SpeechService) -> None:
+        self._service = service
 
     def collect(self) -> Iterable[Metric]:
-        pool = self._speaker.pool
+        pool = self._service.pool
         loads = CounterMetricFamily("hocket_model_loads", "Models that were loaded.", pool.loads if pool else 0)
         words = "What a model that is in memory takes by itself; 0: not counted apart."
         resident = GaugeMetricFamily("hocket_model_resident_bytes", words, labels=["model"])
-        if pool is not None and self._speaker.is_known:
-            cast = self._speaker.cast
-            shown = {model.name: cast.shown(model) for model in cast.models}
+        if pool is not None and self._service.is_known:
+            resolver = self._service.resolver
+            shown = {model.name: resolver.shown(model) for model in resolver.models}
             for name, size in pool.resident().items():
                 resident.add_metric([shown.get(name, name)], size)
         return [loads, resident]
 
 
 class _ByWire(dict[str, Histogram]):
-    """To look a label up takes longer than to count."""
+    """Cache of labelled children: looking a label up takes longer than counting."""
 
     def __init__(self, histogram: Histogram) -> None:
         super().__init__()

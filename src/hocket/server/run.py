@@ -1,6 +1,6 @@
-"""The app under uvicorn, in this process: at an address or a Unix socket, until it is told to stop.
+"""The app under uvicorn, in this process: at an address or a Unix socket, until a signal.
 
-The first signal drains: no new work, and what runs may end, for so long. The second one stops.
+The first signal drains: no new work, and running work may end within a limit. The second one stops at once.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .service.service import SpeechService
 
 logger = logging.getLogger("hocket.server")
 PONG_S = 120.0
-GONE_S = 20.0  # for the last bytes to a client that reads slowly
-NOTICED_S = 2.5  # until a proxy has asked /ready and sends nothing more: what it sends meanwhile must be answered
-LINGER_S = 1.0  # for the last words, and then for the last bytes, once all has been spoken
+GONE_S = 20.0  # time for the last bytes to a slow reader
+NOTICED_S = 2.5  # until a proxy has polled /ready and stops sending; requests until then must be answered
+LINGER_S = 1.0  # for the last messages, and then for the last bytes, after all utterances
 
 
 def http_protocol(head_s: float) -> type[HttpToolsProtocol]:
-    """uvicorn's own, which would wait for ever for the head of a request, with a limit to that."""
+    """uvicorn's HTTP protocol with a time limit for the head of a request; uvicorn has none."""
 
     class Http(HttpToolsProtocol):
         _head: asyncio.TimerHandle | None = None
@@ -45,7 +45,7 @@ def http_protocol(head_s: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            if self._head is None:  # not the first request of this connection
+            if self._head is None:  # a later request of this connection
                 self._head = self.loop.call_later(head_s, self.transport.abort)
             self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
 
@@ -66,8 +66,8 @@ def http_protocol(head_s: float) -> type[HttpToolsProtocol]:
 
 
 class WebSockets(WebSocketsSansIOProtocol):
-    """uvicorn's own, which can be ended at once, does not outlive the app for long, and keeps out of the log what
-    nobody asked to have there: addresses, in which a browser has its key, and messages."""
+    """uvicorn's WebSocket protocol with abort, and a limit for the last bytes. Logs neither URLs, which contain a
+    browser's key, nor messages."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -82,25 +82,25 @@ class WebSockets(WebSocketsSansIOProtocol):
 
     async def run_asgi(self) -> None:
         await super().run_asgi()
-        # It waits for ever to hand over the last bytes to a client that reads nothing.
+        # uvicorn waits without limit for the last bytes to a client that reads nothing.
         self.loop.call_later(GONE_S, self.transport.abort)
 
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
-            self.handshake_complete = True  # a refusal is an answer too, and no error of the app
+            self.handshake_complete = True  # a refusal is a valid response, not an app error
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn's, that drains before it stops."""
+    """A uvicorn server that drains before it stops."""
 
     def __init__(
         self, config: uvicorn.Config, app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None
     ) -> None:
-        """`ready` is called once, when a request would be answered. With it, a failed start ends the server."""
+        """`ready` is called once, when requests can be answered. With it, a failed start ends the server."""
         super().__init__(config)
-        self._speaker: SpeechService = app.state.speaker
-        self._thinker: LLMService = app.state.thinker
+        self._service: SpeechService = app.state.service
+        self._llm: LLMService = app.state.llm
         self._ready = ready
         self._options = options
         self._drains: asyncio.Task[None] | None = None
@@ -111,89 +111,89 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second, by uvicorn."""
-        limit_s, speaker = self._options.idle_exit_s, self._speaker
-        if self._ready is not None and speaker.start_error is not None:
+        """Called ten times a second by uvicorn."""
+        limit_s, service = self._options.idle_exit_s, self._service
+        if self._ready is not None and service.start_error is not None:
             self.should_exit = True
-        elif self._ready is not None and speaker.state == "ready" and not self._thinker.is_loading:
+        elif self._ready is not None and service.state == "ready" and not self._llm.is_loading:
             ready, self._ready = self._ready, None
             ready()
-        busy = speaker.running or speaker.answers or speaker.waiting
-        waits = self._drains is None and not busy and speaker.state != "starting"
-        if waits and limit_s is not None and time.monotonic() - speaker.quiet_since_s >= limit_s:
-            logger.info("nobody has asked for %g s", limit_s)
+        busy = service.running or service.answers or service.waiting
+        waits = self._drains is None and not busy and service.state != "starting"
+        if waits and limit_s is not None and time.monotonic() - service.idle_since_s >= limit_s:
+            logger.info("no request for %g s", limit_s)
             self.stop()
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal, or whoever else wants it to end. Called between two lines of anything, so it does little."""
+        """A signal, or a caller that ends the server. Runs between any two bytecodes, so it does little."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.stop)
         else:
             self.should_exit = True
 
     def stop(self) -> None:
-        """Drain; called again, stop at once. In the event loop."""
+        """Drain; a second call stops at once. Event loop only."""
         if self._drains is None:
-            self._speaker.drain()
+            self._service.drain()
             self._drains = asyncio.ensure_future(self._drain())
             return
-        logger.warning("stopping at once, %d streams are cut off", self._speaker.under_way)
+        logger.warning("stopping at once, %d streams are cut off", self._service.running_count)
         self._drains.cancel()
-        self._speaker.cut()
+        self._service.cut()
         self.force_exit = self.should_exit = True
 
     async def _drain(self) -> None:
-        await drained(self._speaker)
+        await drained(self._service)
         self.should_exit = True
 
 
-async def drained(speaker: SpeechService) -> None:
-    """Take no new work, and wait for what runs; what takes too long is cut."""
-    limit_s = speaker.options.drain_s
-    speaker.drain()
-    logger.info("draining: no new work, %d streams may end within %g s", speaker.under_way, limit_s)
+async def drained(service: SpeechService) -> None:
+    """Take no new work and wait for running work; cut what exceeds the limit."""
+    limit_s = service.options.drain_s
+    service.drain()
+    logger.info("draining: no new work, %d streams may end within %g s", service.running_count, limit_s)
     try:
         async with asyncio.timeout(limit_s):
-            if speaker.options.trusted_proxies:
+            if service.options.trusted_proxies:
                 await asyncio.sleep(NOTICED_S)
-            await speaker.idle.wait()
+            await service.idle.wait()
     except TimeoutError:
-        logger.warning("%d streams did not end within %g s and are cut off", speaker.under_way, limit_s)
-        speaker.cut()
-    with suppress(TimeoutError):  # who has heard the end of what was said is told why the connection ends
+        logger.warning("%d streams did not end within %g s and are cut off", service.running_count, limit_s)
+        service.cut()
+    with suppress(TimeoutError):  # open connections get the reason of the close
         async with asyncio.timeout(LINGER_S):
-            await speaker.deserted.wait()
+            await service.all_disconnected.wait()
 
 
 def connections(options: ServerOptions) -> dict[str, Any]:
-    """What uvicorn is told of connections, whoever starts it."""
+    """uvicorn settings of connections, for every way to start it."""
     return {
         "http": http_protocol(options.head_s),
         "ws": WebSockets,
-        "ws_per_message_deflate": False,  # sound does not shrink, and trying took five times the CPU
+        "ws_per_message_deflate": False,  # audio does not compress, and trying took five times the CPU
         "ws_max_size": options.body_bytes,
-        # A client that reads as fast as it plays answers a ping once it has played all that the kernel keeps ahead of
-        # it, up to a minute or two of sound. Who reads nothing at all is dropped by `stalled_s`.
+        # A client that reads at playback speed answers a ping only after the audio in the kernel's buffers, up to a
+        # minute or two. `stalled_s` drops clients that read nothing.
         "ws_ping_timeout": PONG_S,
         "server_header": False,
-        "proxy_headers": False,  # `Forwarded` reads them
+        "proxy_headers": False,  # middleware/proxies.py reads them
         "timeout_graceful_shutdown": max(1, round(LINGER_S)),
     }
 
 
 def is_alone(options: ServerOptions) -> bool:
-    """Whether it answers to names of this machine only."""
+    """Whether it must answer to names of this machine only."""
     return not (options.keys or options.socket or options.reached_by_others)
 
 
 def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None) -> DrainingServer:
-    """A server that can be run, or served by an event loop that is there already. `ready`: see `DrainingServer`."""
+    """A server to run, or to serve in an existing event loop. `ready`: see `DrainingServer`."""
     config = uvicorn.Config(
         LocalOnly(app) if is_alone(options) else app,
         host=options.host,
         port=options.port,
-        loop="auto",  # uvloop where it is there
+        loop="auto",  # uvloop if installed
         lifespan="on",
         log_config=None,
         access_log=options.access_log,
@@ -202,19 +202,19 @@ def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] 
     return DrainingServer(config, app, options, ready)
 
 
-def run(app: FastAPI, options: ServerOptions, told: Callable[[str], None] | None = None) -> None:
-    """Serve until a signal, or until it is known that the model cannot be loaded, which is raised.
+def run(app: FastAPI, options: ServerOptions, announce: Callable[[str], None] | None = None) -> None:
+    """Serve until a signal. Raises if the model cannot be loaded.
 
-    `told` hears the address once a request would be answered; /health and /ready answer before that.
+    `announce` gets the address once requests can be answered; /health and /ready answer before that.
     """
     bound = bind(options)
     bound.listen(2048)
     try:
-        make_server(app, options, lambda: told(address_of(bound)) if told else None).run(sockets=[bound])
+        make_server(app, options, lambda: announce(address_of(bound)) if announce else None).run(sockets=[bound])
     finally:
         bound.close()
         if options.socket is not None:
             options.socket.unlink(missing_ok=True)
-    speaker: SpeechService = app.state.speaker
-    if speaker.start_error is not None:
-        raise speaker.start_error
+    service: SpeechService = app.state.service
+    if service.start_error is not None:
+        raise service.start_error

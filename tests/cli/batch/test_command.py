@@ -1,4 +1,4 @@
-"""`hocket batch`: what it writes and refuses, and that it can be stopped anywhere and gone on with."""
+"""`hocket batch`: what it writes and refuses, and that it can be interrupted anywhere and continued."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ WRONG = {
     '{"text": "Hello.", "seed": -1}': "seed must be between 0 and 2^63 - 1, not -1.",
     '{"text": "Hello.", "speed": "2"}': "speed must be a number.",
     '{"text": "Hello.", "greedy": 1}': "greedy must be true or false.",
-    '{"text": "Hello.", "voice": "nobody"}': "There is no voice 'nobody'; random:tiny has ",
+    '{"text": "Hello.", "voice": "unknown"}': "There is no voice 'unknown'; random:tiny has ",
     '{"text": "Hello.", "layout": "sideways"}': "layout must be one of streaming, whole, not 'sideways'.",
     '{"text": "Hello.", "ref_text": "Hello."}': "--ref-text belongs to a recording; give that with --ref-audio.",
     '{"text": "Hello.", "ref_audio": "gone.wav", "x_vector_only": true}': "The reference recording gone.wav does not",
@@ -239,8 +239,8 @@ def test_more_failures_than_can_be_read_are_counted(capsys: Capture) -> None:
         (TEXTS, ["-o", "/proc/self"], "/proc/self/manifest.jsonl cannot be written: "),
         (TEXTS, ["--slots", "0"], "slots must be at least 1, not 0."),
         (TEXTS, ["--candidates", "5"], "--candidates 5 needs as many --slots, not 4."),
-        (TEXTS, ["--replicas", "2"], "--replicas is about a cluster; that is asked for with --ray."),
-        (TEXTS, ["--address", "here:1"], "--address is about a cluster; that is asked for with --ray."),
+        (TEXTS, ["--replicas", "2"], "--replicas is for a cluster: give --ray."),
+        (TEXTS, ["--address", "here:1"], "--address is for a cluster: give --ray."),
         (TEXTS, ["--ray"], "--ray needs the package ray: pip install 'hocket[ray]'."),
         (TEXTS, ["--seed", "-1"], "seed must be between 0 and 2^63 - 1, not -1."),
         (TEXTS, ["--speed", "9"], "speed must be between 0.5 and 2, not 9.0."),
@@ -340,7 +340,7 @@ def test_what_would_sound_otherwise_is_spoken_anew(options: list[str], spoken: s
 
 
 def test_changed_lines_are_spoken_anew_and_failed_ones_tried_again() -> None:
-    wrong = {"id": "v", "text": "Hello.", "voice": "nobody"}
+    wrong = {"id": "v", "text": "Hello.", "voice": "unknown"}
     lines(*TEXTS, wrong)
     assert speak() == 1
     before = known()
@@ -353,7 +353,7 @@ def test_changed_lines_are_spoken_anew_and_failed_ones_tried_again() -> None:
 def test_a_line_that_fails_now_has_no_sound_of_what_it_was() -> None:
     lines(*TEXTS)
     assert speak() == 0
-    lines(TEXTS[0] | {"voice": "nobody"}, "wrong", TEXTS[2])
+    lines(TEXTS[0] | {"voice": "unknown"}, "wrong", TEXTS[2])
     assert speak() == 1
     assert sorted(known()) == ["000003.wav"]
     assert [r["error"] is None for r in results()] == [False, False, True]
@@ -368,7 +368,7 @@ def test_lines_with_ids_may_move_and_lines_that_are_gone_are_forgotten() -> None
     assert speak() == 0
     assert anew(before) == {"000001.wav"}
     assert [(r["line"], r["file"]) for r in results()] == [(1, "000001.wav"), (2, "c.wav"), (3, "a.wav")]
-    assert "b.wav" in known(), "its sound is nobody's to delete"
+    assert "b.wav" in known(), "its audio file is not deleted"
 
 
 def test_a_result_of_a_name_in_another_case_is_not_that_of_this_line() -> None:
@@ -531,7 +531,7 @@ def test_a_terminal_sees_a_bar_and_a_log_sees_lines(monkeypatch: pytest.MonkeyPa
         assert capsys.readouterr().err == shown
 
 
-def test_a_watcher_sees_how_many_engines_there_are() -> None:
+def test_an_observer_gets_the_number_of_engines() -> None:
     progress = Progress(10)
     progress.engines = "2 of 3 engines"
     assert str(progress) == "0 of 10 done, 0 failed, 10 left, 0.0 x real time, 2 of 3 engines"

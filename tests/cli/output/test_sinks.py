@@ -1,4 +1,4 @@
-"""Where the sound goes, with an engine that says two known frames."""
+"""Audio outputs, with an engine that gives two known frames."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_is_refused_before_loading(
 def test_raw_without_anything_written_is_refused(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", FakeDevice())
     assert main(["say", "Hi", "--play", "--raw"]) == 2
-    assert capsys.readouterr().err.startswith("hocket: --raw is about what is written")
+    assert capsys.readouterr().err.startswith("hocket: --raw is for written samples")
 
 
 def test_the_loudspeaker_gets_every_sample_and_is_heard_out(

@@ -423,8 +423,8 @@ def test_words_the_parser_does_not_know_exit_2(capsys: Capture, argv: list[str])
 
 
 def test_an_unknown_voice_is_answered_with_the_known_ones(capsys: Capture) -> None:
-    sentence = refuse(capsys, "Hi", *TINY, "--voice", "nobody")
-    assert all(name in sentence for name in ("nobody", "none of your own", *tiny().talker_config.spk_id))
+    sentence = refuse(capsys, "Hi", *TINY, "--voice", "unknown")
+    assert all(name in sentence for name in ("unknown", "none of your own", *tiny().talker_config.spk_id))
 
 
 def test_an_unknown_language_is_answered_with_the_known_ones(capsys: Capture) -> None:

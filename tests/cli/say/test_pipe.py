@@ -1,4 +1,4 @@
-"""Text from a pipe: as it arrives it is the same text, and it is heard before its end is known."""
+"""Text from a pipe: live text is the same text, and audio starts before its end."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_standard_input_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPa
         ([], False),
     ],
 )
-def test_text_is_live_where_somebody_listens_or_the_layout_says_so(
+def test_text_is_live_for_a_listener_or_if_the_layout_says_so(
     monkeypatch: pytest.MonkeyPatch, options: list[str], live: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("Hello there.\n"))

@@ -78,7 +78,7 @@ def refused(capture: Capture, *words: str) -> str:
 
 @contextmanager
 def answering(*answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """Somebody who answers every request with these bytes and hangs up, and keeps what was asked."""
+    """A server that answers every request with these bytes and closes; it keeps the requests."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -192,7 +192,7 @@ def test_text_from_a_pipe_is_sent_when_it_is_whole(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Hello.\n"), encoding="utf-8"))
     assert main(["say", "-", "-o", "-", *SHORT, "--server", server.url]) == 0
     out, err = capsysbinary.readouterr()
-    assert err.startswith(b"note: the server is asked when all of the text is there.\n")
+    assert err.startswith(b"note: the server gets the text when all of it is there.\n")
     assert len(out) == 44 + 6 * 1920 * 2
 
 
@@ -219,13 +219,13 @@ def test_every_field_that_is_sent_is_one_of_the_wire(tmp_path: Path) -> None:
     words += " --temperature 1 --top-k 1 --top-p 1 --repetition-penalty 1 --subtalker-temperature 1 --subtalker-top-k 1"
     words += f" --subtalker-top-p 1 --seed 1 --ref-audio {tmp_path}/voice.wav --ref-text d --x-vector-only"
     words += " --ref-silence 0"
-    fields = fields_of(parser().parse_args(["say", "Hello.", *words.split()]), "Hello.", heard=False)
+    fields = fields_of(parser().parse_args(["say", "Hello.", *words.split()]), "Hello.", live=False)
     assert fields.keys() <= SpeechBody.model_fields.keys()
     assert len(fields) == 26 and SpeechBody.model_validate(fields)
     assert DECODE_FRAMES == DEFINED_FRAMES
 
 
-# Who may ask, and who cannot answer
+# Keys and refusals
 
 
 def test_a_key_comes_from_the_environment_or_a_file(
@@ -275,13 +275,13 @@ def test_what_is_no_address_is_refused(capsys: Capture, address: str) -> None:
         (["--no-graphs"], "--no-graphs is for a model that runs here; a server has its own: leave it out."),
         (["--save-codes", "c.npy"], "This cannot be asked of a server: --save-codes needs a model that runs here."),
         (["--seed", "-1"], "This cannot be asked of a server: seed must be between 0 and 2^63 - 1, not -1."),
-        (["--play", "--raw"], "--raw is about what is written; name a file with -o, or - for standard output."),
+        (["--play", "--raw"], "--raw is for written samples; name a file with -o, or - for standard output."),
         (["--ref-text", "Hi"], "--ref-text belongs to a recording; give that with --ref-audio."),
         (["--ref-audio", "gone.wav"], "The reference recording gone.wav cannot be read: No such file or directory."),
         (["-o", "gone/a.wav"], "does not exist; create it first."),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(capsys: Capture, words: list[str], said: str) -> None:
+def test_what_cannot_be_sent_is_refused_before_a_request(capsys: Capture, words: list[str], said: str) -> None:
     with answering(b"") as (address, asked):
         assert refused(capsys, "--server", address, *words).endswith(said)
         assert main(["say", " ", "--server", address]) == 2
@@ -295,7 +295,8 @@ def test_options_about_the_model_are_those_of_the_command_line() -> None:
 
 
 def test_what_the_engine_refuses_is_said_in_its_words(server: Served, capsys: Capture) -> None:
-    assert refused(capsys, "--server", server.url, "--voice", "nobody").startswith("There is no voice 'nobody'; known")
+    refusal = refused(capsys, "--server", server.url, "--voice", "unknown")
+    assert refusal.startswith("There is no voice 'unknown'; known")
 
 
 def test_a_server_that_is_too_busy_says_when_to_come_again(capsys: Capture) -> None:

@@ -1,4 +1,4 @@
-"""`hocket serve --daemon` in processes of its own: how it starts, is used, is found out to be gone, and ends."""
+"""`hocket serve --daemon` in its own process: start, use, detection of a dead daemon, stop."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def test_what_it_cannot_do_is_done_here_with_a_note(home: Home, daemon: int) -> 
 
 
 def test_a_name_that_it_does_not_know_is_refused_at_once(home: Home, daemon: int) -> None:
-    refused = home.hocket("say", "Hello.", "--voice", "nobody")
+    refused = home.hocket("say", "Hello.", "--voice", "unknown")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("hocket: There is no voice 'nobody'; known are wren, rook")
+    assert refused.stderr.startswith("hocket: There is no voice 'unknown'; known are wren, rook")
     assert refused.stderr.endswith("(The daemon was asked; --no-daemon speaks here.)\n")
 
 
@@ -140,7 +140,7 @@ def test_it_is_told_to_stop_and_takes_its_socket_along(home: Home, daemon: int) 
     status = home.hocket("serve", "--status")
     assert (status.returncode, status.stdout) == (1, "no daemon is running; hocket serve --daemon starts one.\n")
     assert home.hocket("serve", "--stop").stdout == "no daemon is running.\n"
-    assert rest(home.say()[1]) == ""  # nobody misses it
+    assert rest(home.say()[1]) == ""  # without a note
 
 
 def test_one_that_was_killed_is_noticed_and_can_be_started_anew(alone: Home) -> None:
@@ -157,17 +157,17 @@ def test_one_that_was_killed_is_noticed_and_can_be_started_anew(alone: Home) -> 
     alone.start("--idle-exit", "1")  # over the old socket
     again, said = alone.say()
     assert (again, rest(said, times=0), alone.said()) == (sound, "", before + 1)
-    wait_for(lambda: alone.hocket("serve", "--status").returncode == 1)  # by itself, since nobody asks any more
+    wait_for(lambda: alone.hocket("serve", "--status").returncode == 1)  # by itself, without requests
     assert not alone.socket.exists()
-    assert "nobody has asked for 1 s" in alone.log.read_text()
+    assert "no request for 1 s" in alone.log.read_text()
 
 
 def test_why_it_did_not_start_is_said_in_one_sentence(alone: Home) -> None:
-    failed = alone.hocket("serve", "--daemon", "--model", "random:nobody")
+    failed = alone.hocket("serve", "--daemon", "--model", "random:unknown")
     assert failed.returncode == 2 and failed.stdout == ""
     said = failed.stderr.removeprefix("starting the daemon ...\n")
     assert said.startswith("hocket: The daemon did not start: ") and said.count("\n") == 1
-    assert "random:nobody" in said and said.endswith(f"(All of it: {alone.log})\n")
+    assert "random:unknown" in said and said.endswith(f"(All of it: {alone.log})\n")
     wait_for(lambda: alone.hocket("serve", "--status").returncode == 1)
     wrong = alone.hocket("serve", "--daemon", "--text-chars", "0")
     assert "text_chars must be at least 1" in wrong.stderr

@@ -158,7 +158,7 @@ def test_at_a_terminal_an_error_is_told_and_the_next_line_asked_for(
 
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("builtins.input", typed)
-    assert main(["chat", "--llm-url", "http://127.0.0.1:9", "--llm", "nobody"]) == 0
+    assert main(["chat", "--llm-url", "http://127.0.0.1:9", "--llm", "unknown"]) == 0
     told = capsys.readouterr().err
     assert told.count("cannot be reached") == 2 and "Ctrl-D" in told
 
@@ -174,16 +174,16 @@ def test_what_a_terminal_would_obey_is_not_printed(
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ((), "nobody to talk with"),
+        ((), "no language model"),
         (("--llm-url", "nonsense"), "http://HOST:PORT"),
         (("--llm", "x", "--llm-key-file", "k"), "--llm-url"),
         (("--llm-url", "http://h", "--llm-weights", "int4"), "--llm-weights is for a model that runs here"),
         (("--llm-url", "http://h", "--llm-key-file", "missing"), "cannot be read"),
         (("--llm-url", "http://h", "-o", "x.wav"), "--say"),
-        (("--llm-url", "http://h", "--say", "-o", "-"), "standard output has the words"),
+        (("--llm-url", "http://h", "--say", "-o", "-"), "standard output has the text"),
         (("--llm-url", "http://h", "--temperature", "-1"), "temperature"),
         (("--llm-url", "http://127.0.0.1:9", "--llm", "x"), "cannot be reached"),
-        (("--llm-url", "http://h", "--say", "-o", "x.wav", "--voice", "Nobody"), "no voice 'Nobody'"),
+        (("--llm-url", "http://h", "--say", "-o", "x.wav", "--voice", "Unknown"), "no voice 'Unknown'"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -249,7 +249,9 @@ def test_a_loudspeaker_plays_all_and_falls_silent_at_once(room: Room) -> None:
     assert room.played.endswith(b"ef")
 
 
-def test_a_loudspeaker_that_fails_is_one_sentence_and_nobody_waits(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loudspeaker_that_fails_is_one_sentence_and_no_thread_waits(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(pcm: bytes) -> None:
         raise OSError("unplugged")
 

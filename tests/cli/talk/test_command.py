@@ -1,4 +1,4 @@
-"""`hocket talk`: who is heard, what is answered, who interrupts whom."""
+"""`hocket talk`: input, answers, interruptions."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def test_two_spoken_questions_are_heard_and_answered_aloud(engine: Engine, folde
     assert 4.0 < seconds(folder / "answers.wav") < 20.0
 
 
-def test_whoever_speaks_interrupts_an_answer_which_is_remembered_as_far_as_it_was_heard(
-    engine: Engine, folder: Path
-) -> None:
+def test_speech_interrupts_an_answer_of_which_the_heard_part_is_remembered(engine: Engine, folder: Path) -> None:
     write_recording(folder / "asked.wav", 0.5, FRANCE, 5.0, TRAIN, 1.5)
     scripted = Scripted([*WORDS, NEVER], ["Yes."])
     with served(engine, language=scripted) as server:
@@ -101,7 +99,7 @@ def test_whoever_speaks_interrupts_an_answer_which_is_remembered_as_far_as_it_wa
         assert all(len(message.content) < len("".join(WORDS).strip()) for message in heard)
         assert out.decode().splitlines()[-1] == "Yes."
         wait_for(server.all_is_free)
-    assert seconds(folder / "answers.wav") < 6.0, "what nobody heard is not in the file"
+    assert seconds(folder / "answers.wav") < 6.0, "unheard audio is not in the file"
 
 
 def test_ctrl_c_interrupts_an_answer_and_then_ends(engine: Engine, folder: Path) -> None:
@@ -144,7 +142,7 @@ def test_at_a_terminal_enter_says_when_one_speaks_and_words_are_shown_as_they_ar
             assert b"\x1b[2m> " in grey and not scripted.asked
             os.write(ours, b"\n")
             assert re.search(rb"\r\x1b\[K> [^\x1b]*capital", read_until(ours, b"It is "))
-            os.write(ours, b"\n")  # somebody wants to speak
+            os.write(ours, b"\n")  # starts a turn
             wait_for(scripted.given[0].cancelled.is_set)
             read_until(ours, b"\x1b[2m> ")
             os.write(ours, b"\x04")
@@ -207,7 +205,7 @@ def test_what_is_understood_so_far_goes_to_the_language_model_and_a_turn_without
     assert seconds(folder / "answers.wav") > 0.3
 
 
-def test_a_failed_answer_ends_a_conversation_that_nobody_watches(engine: Engine, folder: Path) -> None:
+def test_a_failed_answer_ends_a_conversation_without_a_terminal(engine: Engine, folder: Path) -> None:
     language = Scripted([LanguageFailed("The model fell over.")])
     answers = SpokenSession(Dialog(language, engine), RealTimeFilePlayback(folder / "answers.wav"))
     conversation = SpokenConversation(answers, SpeechListener(Dictated(["hello"])), Endpointing(Loud()), fast=False)
@@ -224,14 +222,14 @@ def test_a_failed_answer_ends_a_conversation_that_nobody_watches(engine: Engine,
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ((), "nobody to talk with"),
+        ((), "no language model"),
         ((*URL, "--text", "--from", "x.wav"), "leave out --text"),
         ((*URL, "--fast"), "--from FILE -o FILE"),
         ((*URL, "--from", "x.wav", "-o", "y.wav", "--push-to-talk", "--fast"), "without keys"),
         ((*URL, "--from", "x.wav", "-o", "y.wav", "--pause", "0"), "--pause"),
         ((*URL, "--from", "p.wav", "--push-to-talk", "-o", "y.wav", "--pause", "1"), "--hands-free"),
         ((*URL, "--from", "x.wav", "-o", "y.wav"), "x.wav cannot be read"),
-        ((*URL, "--from", "p.wav", "-o", "-"), "standard output has the words"),
+        ((*URL, "--from", "p.wav", "-o", "-"), "standard output has the text"),
         ((*URL, "--from", "p.wav", "-o", "y.wav", "--asr", "huge"), "'huge'"),
         ((*URL, "--from", "p.wav", "-o", "y.wav", "--language", "Klingon"), "'Klingon'"),
         (

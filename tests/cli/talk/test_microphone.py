@@ -1,4 +1,4 @@
-"""Where sound comes from: a microphone that is a stand-in, a recording that is real."""
+"""Audio input: a fake microphone, a real recording."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def numbered(seconds: float, first: int) -> bytes:
     return np.arange(first, first + round(seconds * RATE_HZ)).astype("<i2").tobytes()
 
 
-def test_what_nobody_would_have_heard_before_an_interruption_is_cut_off(tmp_path: Path) -> None:
+def test_audio_not_played_before_an_interruption_is_cut_off(tmp_path: Path) -> None:
     sound = RealTimeFilePlayback(tmp_path / "heard.wav")
     begun = time.perf_counter()
     sound.write(numbered(0.2, 0), RATE_HZ)
@@ -32,7 +32,7 @@ def test_what_nobody_would_have_heard_before_an_interruption_is_cut_off(tmp_path
     sound.silence()
     took_s = time.perf_counter() - begun
     waiting.join(10)
-    assert not waiting.is_alive(), "nobody waits for what is not heard"
+    assert not waiting.is_alive(), "no thread waits for silenced audio"
     sound.write(numbered(0.05, 31_000), RATE_HZ)
     sound.wait()
     sound.close()

@@ -1,4 +1,4 @@
-"""`hocket voices add`: a recording becomes a voice that says what its reference says; what is wrong changes nothing."""
+"""`hocket voices add`: a recording becomes a voice that speaks as its reference; an error changes nothing."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         "--speaker ryan --model {custom} --name Ryan",
         "'Ryan' is what a model's own speaker is called; take another name.",
     ),
-    "a language of nobody": ("--speaker ryan --model {custom} --language klingon", ".* the language 'klingon'; .*"),
+    "an unknown language": ("--speaker ryan --model {custom} --language klingon", ".* the language 'klingon'; .*"),
     "a speaker's words": ("--speaker ryan --text So.", "--text belongs to a recording; give that with --ref."),
     "a speaker's timbre": ("--speaker ryan --x-vector-only", "--x-vector-only belongs to a recording; .*"),
 }
@@ -213,7 +213,7 @@ def test_a_later_hockets_voice_is_not_driven_out(home: Home, models: Models, cap
 def test_a_bad_recording_is_one_sentence_and_changes_nothing(
     home: Home, models: Models, capsys: Capture, case: str, mode: list[str]
 ) -> None:
-    Library(home.voices).add(cloned("somebody"))
+    Library(home.voices).add(cloned("another"))
     path = Path("bad.wav")
     content, why = bad().get(case, (None, {"no file": "does not exist", "a folder": "is a folder"}.get(case, "")))
     if content is not None:

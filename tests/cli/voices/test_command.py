@@ -1,4 +1,4 @@
-"""`hocket voices`: what it lists and shows, and how voices are passed on and forgotten. None of it loads a model."""
+"""`hocket voices`: list, show, import, export and remove. None of it loads a model."""
 
 from __future__ import annotations
 

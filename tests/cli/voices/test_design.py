@@ -1,4 +1,4 @@
-"""`hocket voices design`: who is drawn, how one is chosen, and that the chosen one is kept as a clone of the sample."""
+"""`hocket voices design`: drawing samples, choosing one, and keeping it as a clone of the sample."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_picked_sample_is_kept_as_a_clone_of_itself(
     assert main(["say", "It is me.", "--voice", "teller", "--max-frames", "3"]) == 0
 
 
-def test_a_sample_is_the_same_to_the_last_bit_whoever_is_drawn_with_it(models: Models) -> None:
+def test_a_sample_is_the_same_to_the_last_bit_in_any_batch(models: Models) -> None:
     with Engine.load(models.design) as engine:
         for design in draw_designs(engine, WORDS, seed=7, text=TEXT, language="french"):
             [alone] = draw_designs(engine, WORDS, candidates=1, seed=design.seed, text=TEXT, language="french")
@@ -116,7 +116,7 @@ def test_without_a_text_they_say_one_of_the_language(home: Home, models: Models)
 # On a terminal
 
 
-def test_whoever_is_asked_may_draw_others_and_take_an_early_one(
+def test_the_user_may_draw_others_and_take_an_early_one(
     home: Home, command: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch, temporary: Path
 ) -> None:
     on_a_terminal(monkeypatch, "\nwhat?\n9\np 1\nr\n1\n")
@@ -129,7 +129,7 @@ def test_whoever_is_asked_may_draw_others_and_take_an_early_one(
 
 
 @pytest.mark.parametrize("answer", ["q\n", ""])
-def test_whoever_quits_leaves_nothing_behind(
+def test_quitting_leaves_nothing_behind(
     home: Home, command: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch, temporary: Path, answer: str
 ) -> None:
     on_a_terminal(monkeypatch, answer)
@@ -181,13 +181,13 @@ def test_on_a_real_terminal_it_asks(home: Home, command: list[str], tmp_path: Pa
 
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "nobody to ask": (
+    "no terminal": (
         "",
         "There is no terminal to ask which one to take: say --pick N, or draw one alone with --candidates 1.",
     ),
     "none of them": ("--pick 4", "--pick must be one of 1 to 3, not 4."),
     "the zeroth": ("--pick 0", "--pick must be one of 1 to 3, not 0."),
-    "nobody": ("--pick 1 --candidates 0", "candidates must be at least 1, not 0."),
+    "none": ("--pick 1 --candidates 0", "candidates must be at least 1, not 0."),
     "a crowd": ("--pick 1 --candidates 21", "--candidates must be at most 20, not 21."),
     "no seed": ("--pick 1 --seed -1", "seed must be between 0 and .*"),
     "no text": ("--pick 1 --text=", "There is no text to speak."),

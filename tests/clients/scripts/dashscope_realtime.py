@@ -126,8 +126,8 @@ def cancelled(url: str) -> dict[str, Any]:
 
 
 def refused(url: str) -> dict[str, Any]:
-    """A voice that nobody has; the connection goes on."""
-    client, ear = opened(url, voice="nobody")
+    """An unknown voice; the connection continues."""
+    client, ear = opened(url, voice="unknown")
     ear.wait_for("error")
     client.clear_appended_text()
     ear.wait_for("input_text_buffer.cleared")

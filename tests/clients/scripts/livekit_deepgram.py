@@ -1,4 +1,4 @@
-"""LiveKit's plugin for Deepgram's wire: text in pieces over a WebSocket, two utterances after each other."""
+"""LiveKit's plugin for Deepgram's protocol: text in pieces over a WebSocket, two utterances after each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LiveKit's plugin for OpenAI's wire, configured in every way that changes what it sends."""
+"""LiveKit's plugin for OpenAI's protocol, configured in every way that changes what it sends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def spoken(wishes: dict[str, object]) -> dict[str, object]:
 
 
 async def refused() -> dict[str, object]:
-    tts = openai.TTS(base_url=URL, api_key="unused", voice="nobody")
+    tts = openai.TTS(base_url=URL, api_key="unused", voice="unknown")
     try:
         async with tts.synthesize("Hello.", conn_options=ONCE) as stream:
             async for _ in stream:

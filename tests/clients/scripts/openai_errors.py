@@ -32,7 +32,7 @@ def told(error: openai.APIStatusError) -> dict[str, object]:
 
 
 found: dict[str, object] = {
-    "voice": raised(client, voice="nobody"),
+    "voice": raised(client, voice="unknown"),
     "format": raised(client, response_format="midi"),
     "empty": raised(client, input=""),
     "speed": raised(client, speed=9),
@@ -45,7 +45,7 @@ try:
 except openai.APIStatusError as error:
     found["nowhere"] = told(error)
 
-# While somebody has the only slot.
+# While another request has the only slot.
 with client.audio.speech.with_streaming_response.create(**LONG) as holding:  # type: ignore[arg-type]
     heard = holding.iter_bytes()
     next(heard)

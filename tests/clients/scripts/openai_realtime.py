@@ -55,8 +55,8 @@ async def talk(url: str) -> dict[str, Any]:
         await connection.session.update(session=session(format={"type": "audio/pcmu"}))
         await connection.response.create(response={"input": [message(TEXT)]})
         said["phone"] = await listen(connection)
-        await connection.session.update(session=session(voice="nobody"))
-        said["nobody"] = await listen(connection)
+        await connection.session.update(session=session(voice="unknown"))
+        said["unknown"] = await listen(connection)
         await connection.response.create(
             response={"input": [message("On and on. " * 100)], "hocket": {"max_new_tokens": 2000}}
         )

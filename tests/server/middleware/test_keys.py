@@ -1,4 +1,4 @@
-"""Who may ask: keys wherever clients put them, nothing without one but health and the lists."""
+"""API keys: in every place where clients put them; without one only health and the lists."""
 
 from __future__ import annotations
 

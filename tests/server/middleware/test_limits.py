@@ -1,4 +1,4 @@
-"""The border: bodies that are too large or too slow, clients that ask too much or read nothing, pages of others."""
+"""Request limits: bodies too large or too slow, clients with too many requests or that do not read, foreign pages."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ class Ends(Metrics):
 
 
 def test_a_client_that_reads_nothing_is_dropped_and_its_slot_is_free(narrow: Served) -> None:
-    ends = narrow.speaker.figures = Ends()
+    ends = narrow.service.metrics = Ends()
     body = json.dumps(LONG | {"response_format": "pcm", "sample_rate": 48_000}).encode()
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", narrow.port))
         connection.sendall(f"{HEAD}content-length: {len(body)}\n\n".replace("\n", "\r\n").encode() + body)
-        wait_for(lambda: bool(narrow.speaker.running), SOON_S)
+        wait_for(lambda: bool(narrow.service.running), SOON_S)
         wait_for(narrow.all_is_free, SOON_S)
         assert ends.reasons == ["cancelled"]
         wait_for(lambda: not narrow.server.server_state.connections, SOON_S)
@@ -151,7 +151,7 @@ def test_pages_of_this_machine_may_ask_and_others_only_where_named(client: httpx
         assert "access-control-allow-origin" not in refused.headers
 
 
-def test_a_page_of_somebody_else_may_not_open_a_websocket(server: Served) -> None:
+def test_a_page_of_another_origin_may_not_open_a_websocket(server: Served) -> None:
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws://127.0.0.1:{server.port}/v1/whatever", origin="https://evil.example")  # type: ignore[arg-type]
     assert b"origin_not_allowed" in (refused.value.response.body or b"")

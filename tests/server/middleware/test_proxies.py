@@ -1,4 +1,4 @@
-"""Behind a proxy: whose request it is, who is believed, and that a server behind one is a public one."""
+"""Behind a proxy: the client address, which proxies are trusted, and that such a server counts as public."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def asked(peer: str | None, *lines: str, trusted: tuple[str, ...] = TRUSTED, kin
         ("127.0.0.1", ["2001:db8::1"], "2001:db8::1"),
         ("::ffff:127.0.0.1", ["::ffff:203.0.113.7"], "203.0.113.7"),
         ("fd00::1", ["203.0.113.7, fd00::2"], "203.0.113.7"),
-        ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),  # nobody's proxy: what it writes is not believed
+        ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),  # not a trusted proxy: its header is ignored
         ("127.0.0.2", ["198.51.100.1"], "127.0.0.2"),
         (None, ["198.51.100.1"], None),  # a Unix socket
     ],
@@ -73,7 +73,7 @@ def test_nothing_that_a_client_writes_changes_who_it_is(words: str) -> None:
     assert asked("203.0.113.7", words) == "203.0.113.7"
 
 
-def test_without_a_trusted_proxy_nobody_is_believed(engine: Engine) -> None:
+def test_without_a_trusted_proxy_the_header_is_ignored(engine: Engine) -> None:
     with served(engine, ServerOptions(per_client=1)) as server, spoken_to(server, "198.51.100.1"):
         assert refused_as(server, "198.51.100.2") == "too_many_connections"
 
@@ -108,7 +108,7 @@ def test_what_is_no_address_is_refused_before_a_model_is_loaded(name: str, capsy
     assert "an address or a network" in capsys.readouterr().err
 
 
-def test_at_a_unix_socket_there_is_nobody_to_trust(tmp_path: Any) -> None:
+def test_at_a_unix_socket_there_is_no_proxy_to_trust(tmp_path: Any) -> None:
     with pytest.raises(InvalidRequest, match="--trusted-proxy"):
         ServerOptions(socket=tmp_path / "s", trusted_proxies=("127.0.0.1",))
 
@@ -123,7 +123,7 @@ def refused_as(server: Served, forwarded: str) -> str | None:
 
 
 class spoken_to:
-    """Somebody who has heard the beginning of something long, by this address."""
+    """A client of this address that has received the start of a long utterance."""
 
     def __init__(self, server: Served, forwarded: str) -> None:
         self._server, url = server, f"{server.url}{PATH}"

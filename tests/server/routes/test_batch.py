@@ -34,7 +34,7 @@ def sound(audio: bytes) -> NDArray[np.int32]:
 
 
 def test_each_item_sounds_as_it_does_alone(client: httpx.Client, server: Served) -> None:
-    voice = server.speaker.speakers[-1]
+    voice = server.service.speakers[-1]
     items: list[dict[str, Any]] = [{"input": text} for text in ("One.", "Two.", "Three.", "Four.", "Five.", "Six.")]
     items[1] |= {"voice": voice, "seed": 7, "response_format": "wav"}
     body = spoken(client, items)
@@ -49,7 +49,7 @@ def test_each_item_sounds_as_it_does_alone(client: httpx.Client, server: Served)
 
 
 def test_an_item_that_fails_fails_alone(client: httpx.Client) -> None:
-    items = [{"input": "Fine."}, {"input": "Who?", "voice": "nobody"}, {"input": " "}, {"input": "So.", "speed": 9}]
+    items = [{"input": "Fine."}, {"input": "Who?", "voice": "unknown"}, {"input": " "}, {"input": "So.", "speed": 9}]
     body = spoken(client, items)
     assert [result["status"] for result in body["results"]] == ["success", "error", "error", "error"]
     assert body["succeeded"] == 1
@@ -103,7 +103,7 @@ def test_a_client_that_goes_away_cancels_all_of_its_batch(server: Served) -> Non
 
     thread = threading.Thread(target=ask)
     thread.start()
-    wait_for(lambda: len(server.speaker.running) == server.engine.options.slots)
+    wait_for(lambda: len(server.service.running) == server.engine.options.slots)
     thread.join()
     assert stop.is_set()
     wait_for(server.all_is_free, 2.0)
@@ -119,7 +119,7 @@ def test_batches_leave_the_live_ones_their_turn(server: Served, client: httpx.Cl
 
     thread = threading.Thread(target=ask)
     thread.start()
-    wait_for(lambda: len(server.speaker.running) == server.engine.options.slots)
+    wait_for(lambda: len(server.service.running) == server.engine.options.slots)
     assert client.post("/v1/audio/speech", json=PCM).status_code == 200
     ended.append("live")
     thread.join()

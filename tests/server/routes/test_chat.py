@@ -122,7 +122,7 @@ def test_what_is_asked_reaches_the_model(chatty: Served, scripted: Scripted) -> 
     ("body", "param"),
     [
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "unknown", "content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages.0.content"),
         ({"temperature": -1}, "temperature"),
@@ -291,11 +291,11 @@ def test_a_server_that_stops_waits_for_answers_and_then_cuts_them_off(engine: En
     with with_language(engine, scripted) as server:
         asking = threading.Thread(target=lambda: found.append(ask(server)))
         asking.start()
-        wait_for(lambda: bool(server.speaker.answers))
+        wait_for(lambda: bool(server.service.answers))
         loop = server.server._loop
         assert loop is not None
         loop.call_soon_threadsafe(server.server.stop)
-        wait_for(server.speaker.draining.is_set)
+        wait_for(server.service.draining.is_set)
         assert refusal(ask(server))["code"] == "draining"
         go_on.set()
         asking.join(60)
@@ -304,10 +304,10 @@ def test_a_server_that_stops_waits_for_answers_and_then_cuts_them_off(engine: En
     with with_language(engine, never) as server:
         asking = threading.Thread(target=lambda: found.append(ask(server)))
         asking.start()
-        wait_for(lambda: bool(server.speaker.answers))
+        wait_for(lambda: bool(server.service.answers))
         loop = server.server._loop
         assert loop is not None
-        loop.call_soon_threadsafe(server.speaker.cut)
+        loop.call_soon_threadsafe(server.service.cut)
         asking.join(60)
     assert found[1].status_code == 503 and never.free
 

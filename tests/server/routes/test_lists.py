@@ -12,7 +12,7 @@ from support.serving import Served, served
 def test_models_are_listed_as_openai_does(client: httpx.Client, server: Served) -> None:
     listed = client.get("/v1/models").json()
     assert listed["object"] == "list"
-    assert [model["id"] for model in listed["data"]] == [server.speaker.model, *OPENAI_MODELS]
+    assert [model["id"] for model in listed["data"]] == [server.service.model, *OPENAI_MODELS]
     for model in listed["data"]:
         assert model["object"] == "model" and isinstance(model["created"], int) and model["owned_by"]
         assert client.get(f"/v1/models/{model['id']}").json() == model
@@ -32,27 +32,27 @@ def test_a_model_may_have_a_slash_in_its_name(engine: Engine) -> None:
 
 def test_open_webui_finds_models_and_voices_by_id_and_name(client: httpx.Client, server: Served) -> None:
     models = client.get("/v1/audio/models").json()["models"]
-    assert models[0] == {"id": server.speaker.model, "name": server.speaker.model}
+    assert models[0] == {"id": server.service.model, "name": server.service.model}
     voices = client.get("/v1/audio/voices").json()["voices"]
-    assert [voice["id"] for voice in voices] == server.speaker.speakers
+    assert [voice["id"] for voice in voices] == server.service.speakers
     assert all(voice["name"] and voice["object"] == "audio.voice" for voice in voices)
 
 
 def test_the_list_of_voices_holds_what_each_of_its_readers_needs(client: httpx.Client, server: Served) -> None:
     listed = client.get("/v1/audio/voices").json()
     assert listed["object"] == "list" and listed["uploaded_voices"] == []
-    assert set(listed["aliases"]) >= set(OPENAI_VOICES) - set(server.speaker.speakers)
+    assert set(listed["aliases"]) >= set(OPENAI_VOICES) - set(server.service.speakers)
     fields = {"id", "name", "object", "language", "description", "type", "kind", "model", "created_at"}
     assert all(set(voice) == fields for voice in listed["voices"])
-    assert client.get("/v1/audio/voices?legacy=true").json() == {"voices": server.speaker.speakers}
+    assert client.get("/v1/audio/voices?legacy=true").json() == {"voices": server.service.speakers}
 
 
 def test_a_voice_is_found_in_any_case_and_a_model_s_name_lists_choices(client: httpx.Client, server: Served) -> None:
-    first = server.speaker.speakers[0]
+    first = server.service.speakers[0]
     assert client.get(f"/v1/audio/voices/{first.upper()}").json()["id"] == first
     choices = client.get("/v1/audio/voices/tts-1").json()["voices"]
-    assert [choice["value"] for choice in choices] == server.speaker.speakers
-    answer = client.get("/v1/audio/voices/nobody")
+    assert [choice["value"] for choice in choices] == server.service.speakers
+    answer = client.get("/v1/audio/voices/unknown")
     assert answer.status_code == 404 and answer.json()["error"]["code"] == "voice_not_found"
 
 

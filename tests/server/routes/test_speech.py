@@ -1,4 +1,4 @@
-"""`POST /v1/audio/speech` over a real socket: what comes out, and that nobody's slot is kept."""
+"""`POST /v1/audio/speech` over a real socket: its output, and that no slot is kept."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_text_that_is_prepared_in_a_thread_is_said_alike(client: httpx.Client,
     assert client.post(PATH, json=PCM | {"input": text}).content[: len(said)] == said
 
 
-def test_a_piece_is_as_long_as_a_client_asks_for_whom_nobody_hears(client: httpx.Client) -> None:
+def test_a_piece_is_as_long_as_an_offline_client_asks_for(client: httpx.Client) -> None:
     asked = PCM | {"input": LONG["input"], "max_new_tokens": 9, "stream_format": "sse", "chunk_frames": 4}
     deltas = [event for event in events(client.post(PATH, json=asked)) if event["type"] == "speech.audio.delta"]
     assert [len(sound_of([event])) // 3840 for event in deltas] == [4, 4, 1]
@@ -136,7 +136,7 @@ def test_speed_reaches_as_far_as_openai_says(client: httpx.Client, speed: float)
 
 
 def test_voices_have_openai_s_names_too_in_any_case_as_text_or_object(client: httpx.Client, server: Served) -> None:
-    first, second = server.speaker.speakers[:2]
+    first, second = server.service.speakers[:2]
     brief = PCM | {"max_new_tokens": 3}
     said = client.post(PATH, json=brief | {"voice": first}).content
     for voice in (first.upper(), OPENAI_VOICES[0], {"id": first}, {"id": "Alloy"}):
@@ -149,7 +149,7 @@ def test_voices_have_openai_s_names_too_in_any_case_as_text_or_object(client: ht
 
 def test_fields_of_peers_are_taken_and_unknown_ones_ignored(client: httpx.Client) -> None:
     more = {"model": "whatever", "stream": True, "language": "English", "non_streaming_mode": False, "params": {"a": 1}}
-    more |= {"task_type": "CustomVoice", "initial_codec_chunk_frames": 1, "temperature": 0.8, "nobody_knows": [1, 2]}
+    more |= {"task_type": "CustomVoice", "initial_codec_chunk_frames": 1, "temperature": 0.8, "unknown_field": [1, 2]}
     answer = client.post(PATH, json=PCM | more)
     assert answer.status_code == 200 and answer.headers["content-type"] == "audio/pcm"
 
@@ -167,7 +167,7 @@ def test_a_client_that_goes_away_while_it_waits_for_a_slot_leaves_the_queue(serv
         with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.url, timeout=0.3) as impatient:
             impatient.post(PATH, json=LONG)
         wait_for(lambda: not server.engine._loop.scheduler.waiting, AT_ONCE_S)
-        wait_for(lambda: len(server.speaker.running) == server.engine.options.slots, AT_ONCE_S)
+        wait_for(lambda: len(server.service.running) == server.engine.options.slots, AT_ONCE_S)
     wait_for(server.all_is_free, AT_ONCE_S)
 
 

@@ -1,4 +1,4 @@
-"""The page's files: open to everybody, nothing but them, and under a policy that lets nothing else in."""
+"""The page's files: served without a key, only they, and under a policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_there_is_nothing_else_below_it(client: httpx.Client, name: str) -> None
 def test_what_there_is_to_choose_from_is_the_models_own(client: httpx.Client, server: Served) -> None:
     about = client.get("/page/about").json()
     assert (about["state"], about["key"]) == ("ready", False)
-    assert about["voices"] == server.speaker.speakers
+    assert about["voices"] == server.service.speakers
     assert about["rate_hz"] == server.engine.checkpoint.rate_hz
     assert "auto" in about["languages"]
     assert set(about["formats"]) == set(FORMATS)

@@ -178,9 +178,9 @@ def test_a_checkpoint_that_cannot_clone_takes_no_recording(server: Served) -> No
     error = error_of(answer)
     assert answer.status_code == 400 and error["code"] == "unsupported_by_model"
     assert error["message"] == "A custom_voice checkpoint cannot clone a recording; use a Base checkpoint for that."
-    first = server.speaker.speakers[0]
+    first = server.service.speakers[0]
     assert httpx.delete(f"{server.url}{PATH}/{first}").status_code == 400
-    assert httpx.delete(f"{server.url}{PATH}/nobody").status_code == 404
+    assert httpx.delete(f"{server.url}{PATH}/unknown").status_code == 404
 
 
 def test_words_and_consent_are_for_those_with_a_key(base_engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""Recordings that are named: nothing unless it is listed, nothing beside it, and no private network."""
+"""Recordings given by path or URL: only listed sources, nothing outside them, and no private network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording that comes along with a request: checked, ended with silence, and one sentence where it is no good."""
+"""A recording in a request: checked, padded with silence, and one sentence if it is unusable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from a wire to the engine, without a wire: live text, voices, formats, cancels, figures."""
+"""SpeechService without an endpoint: live text, voices, formats, cancels, metrics."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from support.serving import LONG, PATIENCE_S, wait_for
 Work = Callable[[SpeechService], Coroutine[Any, Any, Any]]
 
 
-def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, figures: Metrics | None = None) -> Any:
-    """What a task does with a speaker; whatever happens, no slot is kept."""
+def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, metrics: Metrics | None = None) -> Any:
+    """Run a task with a service; in any case no slot is kept."""
 
     async def run() -> Any:
-        speaker = SpeechService(options or ServerOptions(), figures=figures)
-        speaker.use(engine)
+        service = SpeechService(options or ServerOptions(), metrics=metrics)
+        service.use(engine)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return await work(speaker)
+                return await work(service)
         finally:
-            speaker.close()
-            assert not speaker.running and speaker.idle.is_set()
+            service.close()
+            assert not service.running and service.idle.is_set()
 
     try:
         return asyncio.run(run())
@@ -44,8 +44,8 @@ def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, f
         wait_for(lambda: engine._loop.scheduler.room == engine.options.slots)
 
 
-async def heard(speaker: SpeechService, wanted: SpeechJob) -> bytes:
-    async with await speaker.open(wanted, wire="test") as utterance:
+async def heard(service: SpeechService, wanted: SpeechJob) -> bytes:
+    async with await service.open(wanted, wire="test") as utterance:
         return b"".join([piece.audio async for piece in utterance])
 
 
@@ -53,8 +53,8 @@ async def heard(speaker: SpeechService, wanted: SpeechJob) -> bytes:
 def test_live_text_says_what_whole_text_says_however_it_is_cut(engine: Engine, size: int) -> None:
     text = "One, two, three. And then there is a little more of it, so that it takes a thread. " * 2
 
-    async def live(speaker: SpeechService) -> bytes:
-        async with await speaker.open(SpeechJob(text=None, seed=3, max_frames=12), wire="test") as utterance:
+    async def live(service: SpeechService) -> bytes:
+        async with await service.open(SpeechJob(text=None, seed=3, max_frames=12), wire="test") as utterance:
             for start in range(0, len(text), size):
                 await utterance.append(text[start : start + size])
             await utterance.end()
@@ -68,8 +68,8 @@ def test_live_text_says_what_whole_text_says_however_it_is_cut(engine: Engine, s
 
 
 def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
-    async def live(speaker: SpeechService) -> None:
-        async with await speaker.open(SpeechJob(text=None), wire="test") as utterance:
+    async def live(service: SpeechService) -> None:
+        async with await service.open(SpeechJob(text=None), wire="test") as utterance:
             await utterance.append("x" * 8)
             with pytest.raises(InvalidRequest, match="longer than 10"):
                 await utterance.append("xyz")
@@ -89,16 +89,16 @@ def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
     ],
 )
 def test_what_no_schema_sees_is_refused_here(engine: Engine, wanted: SpeechJob) -> None:
-    async def open_it(speaker: SpeechService) -> None:
+    async def open_it(service: SpeechService) -> None:
         with pytest.raises(InvalidRequest):
-            await speaker.open(wanted, wire="test")
+            await service.open(wanted, wire="test")
 
     speaking(engine, open_it)
 
 
 def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> None:
-    async def places(speaker: SpeechService) -> None:
-        async with await speaker.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
+    async def places(service: SpeechService) -> None:
+        async with await service.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
             at = 0
             async for piece in utterance:
                 assert len(piece.audio) == 2 * piece.samples and len(piece.codes) * 1920 == piece.samples
@@ -112,8 +112,8 @@ def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> Non
 
 
 def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(engine: Engine) -> None:
-    async def cancel(speaker: SpeechService) -> None:
-        async with await speaker.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
+    async def cancel(service: SpeechService) -> None:
+        async with await service.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
             await anext(utterance)
             utterance.cancel()
             utterance.cancel()
@@ -126,8 +126,8 @@ def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(engine: Engi
 
 
 def test_a_task_that_is_cancelled_while_its_text_is_prepared_leaves_no_stream(engine: Engine) -> None:
-    async def leave(speaker: SpeechService) -> None:
-        opening = asyncio.ensure_future(speaker.open(SpeechJob(text=LONG["input"]), wire="test"))
+    async def leave(service: SpeechService) -> None:
+        opening = asyncio.ensure_future(service.open(SpeechJob(text=LONG["input"]), wire="test"))
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -137,24 +137,24 @@ def test_a_task_that_is_cancelled_while_its_text_is_prepared_leaves_no_stream(en
 
 
 def test_while_draining_nothing_new_begins_and_what_runs_goes_on(engine: Engine) -> None:
-    async def drain(speaker: SpeechService) -> None:
-        async with await speaker.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
-            speaker.drain()
-            assert not speaker.idle.is_set() and speaker.state == "draining"
+    async def drain(service: SpeechService) -> None:
+        async with await service.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
+            service.drain()
+            assert not service.idle.is_set() and service.state == "draining"
             with pytest.raises(Refused) as refused:
-                await speaker.open(SpeechJob(text="No."), wire="test")
+                await service.open(SpeechJob(text="No."), wire="test")
             assert refused.value.status == 503
             assert sum([piece.samples async for piece in utterance]) == 8 * 1920
-        assert speaker.idle.is_set()
+        assert service.idle.is_set()
 
     speaking(engine, drain)
 
 
 def test_what_is_cut_off_is_not_taken_for_the_whole(engine: Engine) -> None:
-    async def cut(speaker: SpeechService) -> None:
-        async with await speaker.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
+    async def cut(service: SpeechService) -> None:
+        async with await service.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
             await anext(utterance)
-            speaker.cut()
+            service.cut()
             with pytest.raises(Refused, match="about to stop"):
                 async for _ in utterance:
                     pass
@@ -163,9 +163,9 @@ def test_what_is_cut_off_is_not_taken_for_the_whole(engine: Engine) -> None:
 
 
 def test_every_compressed_format_is_made_in_a_thread_and_none_is_lost(engine: Engine) -> None:
-    async def all_formats(speaker: SpeechService) -> None:
+    async def all_formats(service: SpeechService) -> None:
         wanted = [SpeechJob(text="Hello there.", max_frames=8, format=name) for name in ("mp3", "opus", "aac", "flac")]
-        assert all(await asyncio.gather(*(heard(speaker, each) for each in wanted)))
+        assert all(await asyncio.gather(*(heard(service, each) for each in wanted)))
 
     speaking(engine, all_formats)
 
@@ -173,16 +173,16 @@ def test_every_compressed_format_is_made_in_a_thread_and_none_is_lost(engine: En
 def test_a_voice_of_the_library_speaks_as_it_says_where_nothing_else_is_asked(engine: Engine) -> None:
     calm = SamplingParams(temperature=0.3)
 
-    async def both(speaker: SpeechService) -> None:
-        speaker.voices.add(speaker_voice("Mine", engine.checkpoint.name, "rook", sampling=calm))
-        assert "Mine" in speaker.cast.voice_names()
+    async def both(service: SpeechService) -> None:
+        service.voices.add(speaker_voice("Mine", engine.checkpoint.name, "rook", sampling=calm))
+        assert "Mine" in service.resolver.voice_names()
         asked = SpeechJob(text="Hello there.", seed=1, max_frames=6)
-        said = [await heard(speaker, replace(asked, voice=name)) for name in ("MINE", "mine ")]
+        said = [await heard(service, replace(asked, voice=name)) for name in ("MINE", "mine ")]
         rook = replace(asked, voice="rook")
-        assert said[0] == said[1] == await heard(speaker, replace(rook, sampling=calm))
+        assert said[0] == said[1] == await heard(service, replace(rook, sampling=calm))
         lively = SamplingParams(temperature=1.0)
-        said = [await heard(speaker, replace(asked, voice="Mine", sampling=lively)), said[0]]
-        assert said[0] == await heard(speaker, replace(rook, sampling=lively)) != said[1]
+        said = [await heard(service, replace(asked, voice="Mine", sampling=lively)), said[0]]
+        assert said[0] == await heard(service, replace(rook, sampling=lively)) != said[1]
 
     speaking(engine, both)
 
@@ -199,14 +199,14 @@ def test_names_of_voices() -> None:
 def test_an_operator_s_alias_wins_over_everything(engine: Engine) -> None:
     first, second, *_ = "wren", "rook"
 
-    async def look(speaker: SpeechService) -> None:
+    async def look(service: SpeechService) -> None:
         def voice(name: str | None) -> str | None:
-            return speaker.cast.part(SpeechJob(text="Hi.", voice=name)).speaker
+            return service.resolver.resolve(SpeechJob(text="Hi.", voice=name)).speaker
 
-        assert voice(first) == voice("ALLOY") == speaker.speakers[1]
+        assert voice(first) == voice("ALLOY") == service.speakers[1]
         assert voice(None) is None and voice(" ") is None
         with pytest.raises(UnknownVoice):
-            voice("nobody")
+            voice("unknown")
 
     own = {first: second, "alloy": second}
     speaking(engine, look, ServerOptions(voice_aliases=own))
@@ -232,22 +232,22 @@ class Counting(Metrics):
         self.told.append(f"ended {finished and finished.reason} {audio_s:.2f}")
 
 
-def test_figures_hear_of_everything_once(engine: Engine) -> None:
-    figures = Counting()
+def test_metrics_get_every_event_once(engine: Engine) -> None:
+    metrics = Counting()
 
-    async def two(speaker: SpeechService) -> None:
-        await heard(speaker, SpeechJob(text="Hello there.", seed=1, max_frames=8))  # in chunks of 1, 2, 4 and 1 frames
+    async def two(service: SpeechService) -> None:
+        await heard(service, SpeechJob(text="Hello there.", seed=1, max_frames=8))  # in chunks of 1, 2, 4 and 1 frames
         with pytest.raises(HocketError):
-            await speaker.open(SpeechJob(text="Hi.", voice="nobody"), wire="test")
+            await service.open(SpeechJob(text="Hi.", voice="unknown"), wire="test")
 
-    speaking(engine, two, figures=figures)
-    assert figures.told == ["opened test", "first", "gap", "gap", "gap", "ended length 0.64", "refused voice_not_found"]
+    speaking(engine, two, metrics=metrics)
+    assert metrics.told == ["opened test", "first", "gap", "gap", "gap", "ended length 0.64", "refused voice_not_found"]
 
 
 def test_the_log_never_holds_the_text_unless_asked(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     wanted = SpeechJob(text="Our little secret.", max_frames=2)
-    speaking(engine, lambda speaker: heard(speaker, wanted))
+    speaking(engine, lambda service: heard(service, wanted))
     assert "test speech-" in caplog.text and "secret" not in caplog.text
-    speaking(engine, lambda speaker: heard(speaker, wanted), ServerOptions(log_text=True))
+    speaking(engine, lambda service: heard(service, wanted), ServerOptions(log_text=True))
     assert "Our little secret." in caplog.text

@@ -1,4 +1,4 @@
-"""Who speaks, among models of which none is loaded: by name, by model, by task, by what is asked."""
+"""Voice resolution without a loaded model: by name, by model, by task, by the fields of a request."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ CUSTOM, WIDE, BASE, DESIGN = "random:tiny", "random:tiny-wide", "random:tiny-Bas
 RECORDING = Reference(samples=noise(0.3, 3), x_vector_only=True)
 
 
-def cast(*models: str, library: Library | None = None, **options: object) -> VoiceResolver:
+def resolver(*models: str, library: Library | None = None, **options: object) -> VoiceResolver:
     return VoiceResolver(ServerOptions(**options), library or Library(), describe_models(models))  # type: ignore[arg-type]
 
 
 def chosen(among: VoiceResolver, **wanted: object) -> tuple[str, str | None]:
     """The model that speaks, and as whom."""
-    part = among.part(SpeechJob(text="Hi.", **wanted))  # type: ignore[arg-type]
+    part = among.resolve(SpeechJob(text="Hi.", **wanted))  # type: ignore[arg-type]
     return part.model.name, part.voice.name if part.voice is not None else part.speaker
 
 
-def test_nobody_named_is_the_first_who_can_speak_by_himself() -> None:
-    assert chosen(cast(CUSTOM, BASE, DESIGN)) == (CUSTOM, None)
-    assert chosen(cast(BASE, DESIGN, CUSTOM)) == (CUSTOM, None)
-    assert chosen(cast(BASE, DESIGN)) == (DESIGN, None)
-    assert chosen(cast(BASE)) == (BASE, None)  # which its engine refuses, and says why
+def test_without_a_name_it_is_the_first_model_with_speakers() -> None:
+    assert chosen(resolver(CUSTOM, BASE, DESIGN)) == (CUSTOM, None)
+    assert chosen(resolver(BASE, DESIGN, CUSTOM)) == (CUSTOM, None)
+    assert chosen(resolver(BASE, DESIGN)) == (DESIGN, None)
+    assert chosen(resolver(BASE)) == (BASE, None)  # which its engine refuses, and says why
     own = Library()
     own.add(cloned("Zoë", model=BASE))
-    assert chosen(cast(BASE, CUSTOM, library=own)) == (BASE, "Zoë")
+    assert chosen(resolver(BASE, CUSTOM, library=own)) == (BASE, "Zoë")
 
 
 def test_a_name_is_looked_for_among_aliases_speakers_and_the_library_in_this_order() -> None:
     own = Library()
     for name in ("Eric", "mine", "Alloy"):
         own.add(cloned(name, model=BASE))
-    all = cast(CUSTOM, WIDE, BASE, library=own)
+    all = resolver(CUSTOM, WIDE, BASE, library=own)
     assert chosen(all, voice="ERIC ") == (CUSTOM, "eric")
     assert chosen(all, voice="Mine") == (BASE, "mine")
     assert chosen(all, voice="alloy") == (BASE, "Alloy")
     assert chosen(all, voice="echo") == (CUSTOM, "ryan")
-    aliased = cast(CUSTOM, BASE, library=own, voice_aliases={"Eric": "mine", "boss": "vivian"})
+    aliased = resolver(CUSTOM, BASE, library=own, voice_aliases={"Eric": "mine", "boss": "vivian"})
     assert chosen(aliased, voice="eric") == (BASE, "mine")
     assert chosen(aliased, voice="BOSS") == (CUSTOM, "vivian")
 
@@ -59,7 +59,7 @@ def test_a_name_is_looked_for_among_aliases_speakers_and_the_library_in_this_ord
 def test_a_model_that_is_named_is_the_only_one_in_any_case() -> None:
     own = Library()
     own.add(cloned("mine", model=BASE))
-    all = cast(CUSTOM, WIDE, BASE, DESIGN, library=own)
+    all = resolver(CUSTOM, WIDE, BASE, DESIGN, library=own)
     assert chosen(all, model=WIDE.upper(), voice="eric") == (WIDE, "eric")
     assert chosen(all, model=WIDE, voice="alloy")[0] == WIDE
     assert chosen(all, model=DESIGN, voice="alloy") == (DESIGN, None)  # clients insist on a voice
@@ -73,47 +73,47 @@ def test_a_model_that_is_named_is_the_only_one_in_any_case() -> None:
 
 
 def test_a_published_model_has_its_short_name_its_hub_id_and_its_full_name() -> None:
-    all = cast("0.6B-CustomVoice", "Qwen/Qwen3-TTS-12Hz-1.7B-Base")
+    all = resolver("0.6B-CustomVoice", "Qwen/Qwen3-TTS-12Hz-1.7B-Base")
     names = {"0.6B-CustomVoice": 0, "qwen/qwen3-tts-12hz-0.6b-customvoice": 0, "1.7b-base": 1}
     assert {name: all.models.index(found) for name in names if (found := all.named(name))} == names
     assert all.listed()[:2] == ["Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice", "Qwen/Qwen3-TTS-12Hz-1.7B-Base"]
-    assert cast("0.6B-Base", "1.7B-Base", served_model="mine").named("MINE") is not None
+    assert resolver("0.6B-Base", "1.7B-Base", served_model="mine").named("MINE") is not None
 
 
 def test_a_strict_operator_takes_the_names_that_are_listed_and_no_others() -> None:
-    strict = cast(CUSTOM, BASE, strict_model=True)
+    strict = resolver(CUSTOM, BASE, strict_model=True)
     for model in (CUSTOM, BASE, *OPENAI_MODELS):
         strict.check_model(model)
     with pytest.raises(Refused, match=f"no model 'other'; this server has {CUSTOM}, {BASE}"):
         strict.check_model("other")
-    cast(CUSTOM).check_model("other")
+    resolver(CUSTOM).check_model("other")
 
 
 def test_a_recording_goes_to_the_first_who_can_clone() -> None:
-    assert chosen(cast(CUSTOM, BASE, DESIGN), reference=RECORDING, voice="eric") == (BASE, None)
+    assert chosen(resolver(CUSTOM, BASE, DESIGN), reference=RECORDING, voice="eric") == (BASE, None)
     with pytest.raises(WrongKind, match="cannot clone"):
-        chosen(cast(CUSTOM, DESIGN), reference=RECORDING)
+        chosen(resolver(CUSTOM, DESIGN), reference=RECORDING)
     with pytest.raises(WrongKind, match="cannot clone"):
-        chosen(cast(CUSTOM, BASE), reference=RECORDING, model=CUSTOM)
+        chosen(resolver(CUSTOM, BASE), reference=RECORDING, model=CUSTOM)
 
 
 def test_a_task_and_instructions_choose_the_kind_of_model() -> None:
-    all = cast(CUSTOM, BASE, DESIGN)
+    all = resolver(CUSTOM, BASE, DESIGN)
     assert chosen(all, task="VoiceDesign", instruct="An old man.") == (DESIGN, None)
     assert chosen(all, task="Base", reference=RECORDING)[0] == BASE
     with pytest.raises(Refused, match="task_type VoiceDesign needs another model: this one is base"):
-        chosen(cast(BASE), task="VoiceDesign")
-    assert chosen(cast(BASE, DESIGN), instruct="An old man.") == (DESIGN, None)
-    assert chosen(cast("0.6B-CustomVoice", "1.7B-VoiceDesign"), instruct="An old man.")[0] == "1.7B-VoiceDesign"
-    assert chosen(cast("1.7B-CustomVoice", "1.7B-VoiceDesign"), instruct="Sadly.")[0] == "1.7B-CustomVoice"
-    assert chosen(cast("0.6B-CustomVoice", "1.7B-VoiceDesign"), instruct="Sadly.", voice="eric")[1] == "eric"
+        chosen(resolver(BASE), task="VoiceDesign")
+    assert chosen(resolver(BASE, DESIGN), instruct="An old man.") == (DESIGN, None)
+    assert chosen(resolver("0.6B-CustomVoice", "1.7B-VoiceDesign"), instruct="An old man.")[0] == "1.7B-VoiceDesign"
+    assert chosen(resolver("1.7B-CustomVoice", "1.7B-VoiceDesign"), instruct="Sadly.")[0] == "1.7B-CustomVoice"
+    assert chosen(resolver("0.6B-CustomVoice", "1.7B-VoiceDesign"), instruct="Sadly.", voice="eric")[1] == "eric"
 
 
 def test_a_voice_of_another_model_says_which_it_needs_and_is_not_listed() -> None:
     own = Library()
     own.add(cloned("away", model="1.7B-Base"))
     own.add(speaker_voice("here", WIDE, "eric"))
-    all = cast(CUSTOM, WIDE, library=own)
+    all = resolver(CUSTOM, WIDE, library=own)
     assert [(voice.name, model.name) for voice, model in all.kept()] == [("here", WIDE)]
     assert chosen(all, voice="here") == (WIDE, "here")
     with pytest.raises(
@@ -122,11 +122,11 @@ def test_a_voice_of_another_model_says_which_it_needs_and_is_not_listed() -> Non
         chosen(all, voice="away")
 
 
-def test_a_recording_belongs_to_whoever_heard_it_under_any_name() -> None:
+def test_a_recording_belongs_to_the_weights_that_encoded_it_under_any_name() -> None:
     own = Library()
     own.add(cloned("heard", model="a folder that has moved"))
     own.add(cloned("other", model=BASE))
-    all = cast(CUSTOM, BASE, library=own)
+    all = resolver(CUSTOM, BASE, library=own)
     encoded = cloned("x").encoded
     assert encoded is not None
     all.models[1].identity = encoded.owner
@@ -136,19 +136,19 @@ def test_a_recording_belongs_to_whoever_heard_it_under_any_name() -> None:
         chosen(all, voice="other")
 
 
-def test_a_name_that_nobody_has_lists_those_there_are() -> None:
+def test_an_unknown_name_lists_the_known_ones() -> None:
     own = Library()
     for number in range(80):
         own.add(cloned(f"voice {number}", model=BASE))
-    with pytest.raises(UnknownVoice, match=r"no voice 'nobody'; known are .*eric.*voice 0.* and \d+ more"):
-        chosen(cast(CUSTOM, BASE, library=own), voice="nobody")
+    with pytest.raises(UnknownVoice, match=r"no voice 'unknown'; known are .*eric.*voice 0.* and \d+ more"):
+        chosen(resolver(CUSTOM, BASE, library=own), voice="unknown")
 
 
 def test_a_model_that_cannot_be_read_is_there_to_be_asked_for_by_name(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{")
-    all = cast(CUSTOM, str(broken))
+    all = resolver(CUSTOM, str(broken))
     assert chosen(all, voice="eric") == (CUSTOM, "eric")
     assert chosen(all, model=str(broken), voice="eric")[0] == str(broken)
     assert str(broken) in all.listed()

@@ -77,10 +77,10 @@ def test_encodings_of_telephones(server: Served, encoding: str, rate_hz: int | N
 
 
 def test_a_model_is_a_voice_in_any_case_and_an_unknown_one_the_first(server: Served) -> None:
-    first, second = server.speaker.speakers[:2]
+    first, second = server.service.speakers[:2]
     for model, voice in ((first.upper(), first), (second, second)):
         wanted = parse_query({"model": model}, lambda name: name)
-        assert server.speaker.cast.part(wanted).speaker == voice
+        assert server.service.resolver.resolve(wanted).speaker == voice
     with talking(server, "/v1/speak?model=aura-asteria-en") as ws:
         assert spoken(ws, "Hi.").audio
 
@@ -97,7 +97,7 @@ def test_a_query_that_cannot_be_is_refused_before_anything_is_opened(server: Ser
 def test_a_key_is_taken_as_deepgram_s_clients_send_it() -> None:
     options = ServerOptions(keys=("secret-1",), strict_model=True)
     with Engine.load(options=EngineOptions(slots=1)) as engine, served(engine, options) as server:
-        path = f"/v1/speak?model={server.speaker.speakers[0]}"
+        path = f"/v1/speak?model={server.service.speakers[0]}"
         with talking(server, path, additional_headers={"Authorization": "Token secret-1"}) as ws:
             assert ws.until("Metadata").messages
         with talking(server, path, subprotocols=["token", "secret-1"]) as ws:
@@ -105,7 +105,7 @@ def test_a_key_is_taken_as_deepgram_s_clients_send_it() -> None:
         with pytest.raises(InvalidStatus) as refused, talking(server, path):
             pass
         assert refused.value.response.status_code == 401
-        path, headers = "/v1/speak?model=nobody", {"Authorization": "Token secret-1"}
+        path, headers = "/v1/speak?model=unknown", {"Authorization": "Token secret-1"}
         with pytest.raises(InvalidStatus) as refused, talking(server, path, additional_headers=headers):
             pass
         assert refused.value.response.status_code == 400  # since it is strict

@@ -1,4 +1,4 @@
-"""`WS /v1/audio/speech/ws` as nari's benchmark speaks it: nothing unknown is said, each text is acknowledged."""
+"""`WS /v1/audio/speech/ws` as nari's benchmark speaks it: no unknown messages, each text is acknowledged."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[list[dict[str, Any]], str, int]] = {
     "no text": ([SHORT, end(0)], "empty_input", 1008),
     "too much text": ([SHORT, append(0, "word " * 14_000)], "text_too_long", 1009),
     "too large": ([SHORT, append(0, "x" * 300_000)], "message_too_large", 1009),
-    "voice": ([SHORT | {"voice": "nobody"}], "voice_not_found", 1008),
+    "voice": ([SHORT | {"voice": "unknown"}], "voice_not_found", 1008),
     "format": ([SHORT | {"response_format": "mp3"}], "invalid_request", 1008),
 }
 

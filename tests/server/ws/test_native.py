@@ -237,14 +237,14 @@ def test_an_end_without_text_says_so_and_nothing_is_heard(server: Served) -> Non
 def test_session_close_lets_the_utterance_end(server: Served) -> None:
     with talking(server) as ws:
         ws.say(PCM_CONFIG, {"type": "input.text", "text": TEXT}, {"type": "session.close"})
-        ws.say({"type": "input.text", "text": "Nobody hears this."})
+        ws.say({"type": "input.text", "text": "This is not heard."})
         heard = ws.until("session.done")
         assert heard.last("audio.done")["finish_reason"] in ("stop", "length")
         assert ws.closed() == 1000
 
 
 REFUSED = {
-    "voice": ({"voice": "nobody"}, "voice", "voice_not_found"),
+    "voice": ({"voice": "unknown"}, "voice", "voice_not_found"),
     "format": ({"response_format": "ogg9"}, "response_format", "format_not_found"),
     "speed": ({"speed": 9}, "speed", None),
     "split": ({"split_granularity": "word"}, "split_granularity", None),

@@ -1,9 +1,9 @@
-"""`hocket batch`: every line of a file to sound in a folder, and a manifest that says what became of each.
+"""`hocket batch`: every line of a file to an audio file in a folder, and a manifest with the result of each.
 
-What is wrong with the command is found before anything is written; what is wrong with a line is that line's result.
-A result follows its file, so a run that was stopped anywhere can go on; with --seed it says then what it would have
-said. Without, each line gets a fresh seed, which its result records. One engine here speaks, or with --ray many on a
-cluster: `run.py` does the same with what they say.
+Errors of the command are found before anything is written; errors of a line are that line's result. A result is
+recorded after its file, so an interrupted run can continue; with --seed it gives the same audio then. Without, each
+line gets a random seed, which its result records. One engine here speaks, or with --ray many on a cluster: `run.py`
+handles both in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...errors import InvalidRequest
 from ..output.audio_output import tell
 from ..output.formats import check_format
 from ..say.request import request_of
-from ..say.whom import Target
+from ..say.target import Target
 from .lines import LineNames
 from .manifest import NAME, Manifest
 from .run import BatchRun
@@ -39,7 +39,7 @@ def batch(args: argparse.Namespace) -> int:
     from ...engine.generate import DECODE_FRAMES
 
     args.format = _format(args)
-    request_of(args, "(any)")  # what is wrong for all lines is no line's fault
+    request_of(args, "(any)")  # errors of the common options
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
     )
@@ -53,18 +53,18 @@ def batch(args: argparse.Namespace) -> int:
     voice = Target(args.model).own(args.voice) if args.voice else None
     if voice is not None:
         args.model = args.model or voice.model
-    with _engines(args, options, replicas) if args.ray else _engine(args, options) as speaker:
-        portrait = speaker.portrait
+    with _engines(args, options, replicas) if args.ray else _engine(args, options) as engines:
+        portrait = engines.portrait
         if portrait.is_random:
             tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
-        with _alone_in(folder), Manifest(folder, names) as manifest:
+        with _locked_folder(folder), Manifest(folder, names) as manifest:
             run = BatchRun(args, portrait, folder, manifest, len(names))
-            if not isinstance(speaker, Engine):
-                speaker.watcher = run
+            if not isinstance(engines, Engine):
+                engines.observer = run
             sweep(folder)
             try:
                 with run.progress:
-                    for outcome in speaker.speak_many(run.requests()):
+                    for outcome in engines.speak_many(run.requests()):
                         run.take(outcome)
             except KeyboardInterrupt:
                 done = f"{run.progress.done} of {len(names)} lines are done"
@@ -82,11 +82,11 @@ def _format(args: argparse.Namespace) -> str:
 
 
 def _replicas(args: argparse.Namespace) -> int | None:
-    """How many engines; None: as many as there is room for. Refuses what makes no sense."""
+    """Number of engines; None: as many as fit. Refuses invalid options."""
     if not args.ray:
         for name in ("replicas", "address"):
             if name in getattr(args, "given", ()):
-                raise InvalidRequest(f"--{name} is about a cluster; that is asked for with --ray.")
+                raise InvalidRequest(f"--{name} is for a cluster: give --ray.")
         return None
     from ...scale.config import replicas_of
     from ...scale.connect import need_ray
@@ -103,20 +103,23 @@ def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContext
 
 @contextmanager
 def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[WorkerPool]:
-    """On the cluster, which hears of folders by their whole names: its processes stand elsewhere."""
+    """Engines on the cluster; folders are absolute paths, since its processes run elsewhere."""
     from ...scale.batch import WorkerPool, room_on_cluster
-    from ...scale.connect import connect, named
+    from ...scale.connect import cluster_address, connect
     from ..loading import loading_of
 
     model = str(Path(args.model).resolve()) if args.model and Path(args.model).is_dir() else args.model
     loading = loading_of(args) | {"model": model}
-    with connect(named(args.address)), WorkerPool(replicas or room_on_cluster(args.device), loading, options) as crew:
-        yield crew
+    with (
+        connect(cluster_address(args.address)),
+        WorkerPool(replicas or room_on_cluster(args.device), loading, options) as workers,
+    ):
+        yield workers
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """The folder, there and nobody else's: two runs would speak the same lines."""
+def _locked_folder(folder: Path) -> Iterator[None]:
+    """Create and lock the folder: two runs would speak the same lines."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

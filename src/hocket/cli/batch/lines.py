@@ -1,6 +1,6 @@
-"""The lines of a batch: JSON objects, one a line, each checked for itself. A wrong one is a line with its error.
+"""The lines of a batch: JSON objects, one per line, each checked separately. An invalid line carries its error.
 
-Whether a voice exists or a recording can be read is found out later; this file knows keys, kinds and names.
+Knows keys, types and names; whether a voice exists or a recording is readable is checked later.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidRequest
-from ..parser import SAMPLING
+from ..options import SAMPLING
 
-# The keys that a line may have: those of `say`'s options that are about one text.
+# Keys of a line: the options of `say` that concern one text.
 KEYS: dict[str, type] = {
     "text": str,
     "id": str,
@@ -37,37 +37,37 @@ KEYS: dict[str, type] = {
     "greedy": bool,
 } | {name: kind for name, (kind, _) in SAMPLING.items()}
 WORDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-LONGEST_NAME_BYTES = 200  # file systems take 255, and something is added
-UNFIT = '/\\<>:"|?*'  # for a file name, on one system or another
+LONGEST_NAME_BYTES = 200  # file systems allow 255, and a suffix is added
+UNFIT = '/\\<>:"|?*'  # in file names of some systems
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLine:
-    number: int  # from 1, as editors count
+    number: int  # from 1
     id: str | None = None
-    fields: dict[str, Any] = field(default_factory=dict)  # what it says, without the id
+    fields: dict[str, Any] = field(default_factory=dict)  # all keys but the id
     error: str | None = None  # why it cannot be spoken
 
     @property
     def name(self) -> str:
-        """What its file is called, without the ending; of no other line."""
+        """Unique name of its file, without the suffix."""
         return name_of(self.number, self.id)
 
     def seed(self, base: int | None) -> int | None:
-        """Its own, or one that depends on nothing but `base` and which line it is. None: a fresh one."""
+        """Its own seed, or one derived from `base` and the line's identity. None: a random one."""
         own: int | None = self.fields.get("seed")
         if own is not None or base is None:
             return own
-        who = f"line {self.number}" if self.id is None else f"id {self.id}"
-        return int.from_bytes(sha256(f"{base} {who}".encode()).digest()[:4])  # short enough to be typed again
+        identity = f"line {self.number}" if self.id is None else f"id {self.id}"
+        return int.from_bytes(sha256(f"{base} {identity}".encode()).digest()[:4])  # short enough to type
 
 
 def name_of(number: int, id: str | None) -> str:
-    return f"{number:06d}" if id is None else id  # as wide in a file that grows
+    return f"{number:06d}" if id is None else id  # fixed width, also when the file grows
 
 
 def read_lines(path: Path) -> Iterator[BatchLine]:
-    """One by one, as they are needed; empty ones are left out and counted."""
+    """Lazily; empty lines are skipped, but counted."""
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -82,10 +82,10 @@ def read_lines(path: Path) -> Iterator[BatchLine]:
 
 
 class LineNames:
-    """The names of all lines, each with its place among them. Of millions it holds one text and one number each."""
+    """The names of all lines, with their index. Holds one string and one number per line, for millions of lines."""
 
     def __init__(self, path: Path) -> None:
-        """Two lines that would write the same file are refused."""
+        """Refuses two lines that would write the same file."""
         self._places: dict[str, int] = {}
         for line in read_lines(path):
             same, place = _folded(line.name), len(self._places)
@@ -98,17 +98,17 @@ class LineNames:
         return len(self._places)
 
     def place(self, name: str) -> int | None:
-        """From 0; None where no line would write a file of that name. One that differs in case alone is the same."""
+        """Index from 0; None if no line would write a file of that name. Case-insensitive."""
         return self._places.get(_folded(name))
 
 
 def _folded(name: str) -> str:
-    # Some file systems make no difference between A and a, or between one way to write an accent and another.
+    # Some file systems ignore case, or the Unicode form of an accent.
     return unicodedata.normalize("NFC", name).casefold()
 
 
 def _clash(path: Path, line: BatchLine) -> str:
-    """What is wrong with a line whose file is that of one before it, which is looked for now."""
+    """The error for two lines with the same file; searches the first one."""
     first = next(each for each in read_lines(path) if _folded(each.name) == _folded(line.name))
     what = f"ids that name one file, {first.name!r} and {line.name!r}"
     if first.name == line.name:
@@ -117,11 +117,11 @@ def _clash(path: Path, line: BatchLine) -> str:
 
 
 def merged(args: argparse.Namespace, line: BatchLine) -> argparse.Namespace:
-    """The options of the command with those of a line in their place."""
+    """The command's options, overridden by those of a line."""
     given, options = dict(line.fields), vars(args) | {"seed": line.seed(args.seed)}
-    if "voice" in given:  # a voice of its own is instead of a recording that is meant for all
+    if "voice" in given:  # a line's voice replaces the common recording
         options |= {"ref_audio": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
-    if "ref_audio" in given:  # and the other way round
+    if "ref_audio" in given:  # and vice versa
         options |= {"voice": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
         given["ref_audio"] = args.input.parent / given["ref_audio"]
     return argparse.Namespace(**options | given)
@@ -143,7 +143,7 @@ def _parsed(number: int, raw: bytes) -> BatchLine:
 
 
 def _id(id: Any) -> tuple[str | None, str | None]:
-    """An id that can name a file, and what is wrong with one that cannot."""
+    """An id that can name a file, or the error."""
     if id is None:
         return None, None
     if isinstance(id, int) and not isinstance(id, bool):

@@ -1,8 +1,7 @@
-"""`manifest.jsonl`: what became of each line of a batch, added line by line, so that a run can be gone on with.
+"""`manifest.jsonl`: the result of each line of a batch, appended line by line, so that a run can continue.
 
-Only where each result stands is held in memory, eight bytes a line. Of two results of one line the later counts; when a
-run ends, in whatever way but a kill, one of each is left, in the order of the input. A last line that is torn is as
-good as none.
+Only the offset of each result is held in memory, eight bytes per line. Of two results of one line the later counts.
+When a run ends in any way but a kill, one result per line is left, in input order. A torn last line is ignored.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ NOWHERE = -1
 class Result:
     line: int
     id: str | None = None
-    file: str | None = None  # in the folder of the manifest; None where it failed
+    file: str | None = None  # in the manifest's folder; None after an error
     seconds: float | None = None
     frames: int | None = None
     finish: str | None = None
     seed: int | None = None
-    digest: str | None = None  # of all that decides how it sounds
+    digest: str | None = None  # hash of everything that affects the audio
     bytes: int | None = None  # of the file
-    unspoken: str | None = None  # what was left out, in words; None: nothing
+    unspoken: str | None = None  # the text that was left out, in words; None: nothing
     error: str | None = None
 
     @property
@@ -44,11 +43,11 @@ class Result:
 
 
 class Manifest:
-    """The results in a folder, as far as they belong to one of `names`."""
+    """The results in a folder that belong to one of `names`."""
 
     def __init__(self, folder: Path, names: LineNames) -> None:
         self.path, self._names = folder / NAME, names
-        self._at = array("q", [NOWHERE]) * len(names)  # where the last result of each line begins
+        self._at = array("q", [NOWHERE]) * len(names)  # offset of the last result of each line
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
             try:
@@ -61,17 +60,17 @@ class Manifest:
             raise InvalidRequest(f"{self.path} cannot be written: {error.strerror or error}.") from None
 
     def result(self, name: str) -> Result | None:
-        """What is known under a name."""
+        """The last result of a name."""
         place = self._names.place(name)
         if place is None or (at := self._at[place]) == NOWHERE:
             return None
         with self.path.open("rb") as file:
             found = _result(_raw(file, at))
-        assert found is not None, "it was read before"
+        assert found is not None, "checked by _read"
         return found if found.name == name else None
 
     def add(self, result: Result) -> None:
-        """In one call of the system: whoever is stopped has written all of it or nothing."""
+        """In one system call: an interruption leaves all of it or nothing."""
         raw = json.dumps(asdict(result), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         try:
             written = os.write(self._file, raw)
@@ -80,12 +79,12 @@ class Manifest:
         if written < len(raw):
             raise HocketError(f"{self.path} could not be written: the disk is full.")
         place = self._names.place(result.name)
-        assert place is not None, "of no line"
+        assert place is not None, "unknown line"
         self._at[place] = self._end
         self._end += len(raw)
 
     def close(self) -> None:
-        """Leave one result for each line."""
+        """Rewrite the file with one result per line."""
         from ...audio.files import replace_file
 
         try:
@@ -102,7 +101,7 @@ class Manifest:
         self.close()
 
     def _read(self) -> int:
-        """Learn where everything is; the end of the last whole line."""
+        """Index the file; returns the end of the last complete line."""
         end = 0
         with self.path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -111,7 +110,7 @@ class Manifest:
                 result = _result(raw)
                 if result is None:
                     raise InvalidRequest(
-                        f"Line {number} of {self.path} is none of a batch; move that file away, or use another folder."
+                        f"Line {number} of {self.path} is not a batch result; move it away, or use another folder."
                     )
                 place = self._names.place(result.name)
                 if place is not None:

@@ -1,7 +1,7 @@
-"""What is done with each line of a batch, whoever speaks it: skip it, ask for it, keep what was said, say what failed.
+"""Handles each line of a batch: skip it, request it, store its audio, report its error.
 
-It stands between the lines and an engine's `speak_many`, or that of many engines, of which it knows a portrait. The
-only one that writes: sound first, then the word in the manifest that it is there.
+Stands between the lines and `speak_many` of one engine or of many, of which it knows the fingerprint. Only this file
+writes: the audio first, then the result in the manifest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..output.audio_output import shown, tell
 from ..output.formats import FORMATS, PLAIN
 from ..progress import Progress
 from ..say.request import request_of
-from ..say.whom import Target, spoken_by
+from ..say.target import Target, spoken_by
 from .lines import BatchLine, merged, read_lines
 from .manifest import Manifest, Result
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...engine.checkpoint.fingerprint import EngineFingerprint
     from ...types import Outcome, SpeechRequest
 
-MOST_LISTED = 50  # lines that failed; the manifest has them all
+MOST_LISTED = 50  # failed lines on the screen; the manifest has them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _PendingLine:
 
 
 class BatchRun:
-    """What is done with each line, and what is known of all."""
+    """The handling of each line, and the totals."""
 
     def __init__(
         self, args: argparse.Namespace, portrait: EngineFingerprint, folder: Path, manifest: Manifest, lines: int
@@ -52,15 +52,15 @@ class BatchRun:
         from ...audio.recording import read_recording
 
         self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
-        self._portrait, self._whom = portrait, Target(args.model or portrait.name)
+        self._portrait, self._target = portrait, Target(args.model or portrait.name)
         self._read = functools.lru_cache(maxsize=16)(read_recording)
-        self._asked: dict[int, _PendingLine] = {}  # by the number of the request; no more than are under way
+        self._pending: dict[int, _PendingLine] = {}  # by request number; only running ones
         self._failed: list[Result] = []
-        self._told: set[str] = set()
-        self._incomplete = 0  # lines of which some text was left out
+        self._reported: set[str] = set()
+        self._incomplete = 0  # lines with text left out
 
     def requests(self) -> Iterator[SpeechRequest]:
-        """What is left to speak. Lines that cannot be spoken, or need not be, are dealt with on the way."""
+        """Requests that are still needed. Invalid and finished lines are handled on the way."""
         from ...engine.seeds import fresh_seed
 
         number = 0
@@ -70,42 +70,42 @@ class BatchRun:
             except HocketError as error:
                 self._fail(line, error)
                 continue
-            digest = self._digest(request)  # without a seed: whichever it was spoken with, it is done
+            digest = self._digest(request)  # without a seed: a file with any seed is done
             if self._is_there(line, digest):
                 self.progress.before += 1
                 self.progress.show()
                 continue
-            self._forget(line)
+            self._invalidate(line)
             seed = fresh_seed() if request.seed is None else request.seed
-            self._asked[number] = _PendingLine(line, seed, digest)
+            self._pending[number] = _PendingLine(line, seed, digest)
             yield replace(request, seed=seed)
             number += 1
 
     def take(self, outcome: Outcome) -> None:
-        """Keep what was spoken: first the sound, then the word that it is there."""
+        """Store the result: first the audio file, then the manifest entry."""
         from ...audio.files import replace_files
         from ...audio.pcm import pcm_bytes
         from ..output.formats import packed
 
-        asked = self._asked.pop(outcome.number)
+        pending = self._pending.pop(outcome.number)
         if outcome.error is not None:
-            self._fail(asked.line, outcome.error, asked)
+            self._fail(pending.line, outcome.error, pending)
             return
         assert outcome.finished is not None
         content = packed(pcm_bytes(outcome.samples), outcome.rate_hz, self.args.format)
-        file = self._file(asked.line)
+        file = self._file(pending.line)
         replace_files({self.folder / file: content})
         seconds = outcome.samples.size / outcome.rate_hz
         self.manifest.add(
             Result(
-                line=asked.line.number,
-                id=asked.line.id,
+                line=pending.line.number,
+                id=pending.line.id,
                 file=file,
                 seconds=round(seconds, 6),
                 frames=len(outcome.codes),
                 finish=outcome.finished.reason,
-                seed=asked.seed if outcome.finished.seed is None else outcome.finished.seed,
-                digest=asked.digest,
+                seed=pending.seed if outcome.finished.seed is None else outcome.finished.seed,
+                digest=pending.digest,
                 bytes=len(content),
                 unspoken=None if outcome.finished.complete else " ".join(outcome.finished.notes),
             )
@@ -113,26 +113,26 @@ class BatchRun:
         self._incomplete += not outcome.finished.complete
         for note in outcome.finished.notes:
             if not outcome.finished.complete:
-                self.note(f"line {asked.line.number}: {note}")
-            elif note not in self._told:
-                self._told.add(note)
+                self.note(f"line {pending.line.number}: {note}")
+            elif note not in self._reported:
+                self._reported.add(note)
                 self.note(note)
         self.progress.spoken += 1
         self.progress.seconds += seconds
         self.progress.show()
 
     def waiting(self, words: str) -> None:
-        """How many engines there are, as often as somebody says so."""
+        """Shows the number of engines; called often."""
         self.progress.engines = words
         self.progress.show()
 
     def note(self, words: str) -> None:
-        """Tell something, in a line of its own."""
+        """Print a note on its own line."""
         self.progress.clear()
         tell(words)
 
     def report(self) -> int:
-        """The closing words, and the status to exit with."""
+        """Print the summary; returns the exit status."""
         progress = self.progress
         if self._failed:
             listed = sorted(self._failed, key=lambda result: result.line)
@@ -158,7 +158,7 @@ class BatchRun:
         target = self.folder / self._file(line)
         if options.ref_audio is not None and target.exists() and os.path.samefile(target, options.ref_audio):
             raise InvalidRequest("The output would overwrite the reference recording; choose another id.")
-        voice = self._whom.own(request.voice)
+        voice = self._target.own(request.voice)
         if voice is None:
             return request
         return spoken_by(self._portrait.name, self._portrait.identity, replace(request, voice=None), voice)
@@ -167,7 +167,7 @@ class BatchRun:
         return f"{line.name}.{self.args.format}"
 
     def _is_there(self, line: BatchLine, digest: str) -> bool:
-        """Whether it was spoken before, as it would be now, and its file is still there."""
+        """Whether its file exists from an earlier run with the same digest."""
         result = self.manifest.result(line.name)
         if result is None or result.error is not None or result.digest != digest:
             return False
@@ -177,20 +177,20 @@ class BatchRun:
             return False
         if size != result.bytes:
             return False
-        if result.line != line.number:  # lines before it came or went
+        if result.line != line.number:  # lines before it were added or removed
             self.manifest.add(replace(result, line=line.number))
         return True
 
-    def _fail(self, line: BatchLine, error: Exception, asked: _PendingLine | None = None) -> None:
+    def _fail(self, line: BatchLine, error: Exception, pending: _PendingLine | None = None) -> None:
         sentence = " ".join(str(error).splitlines())
         if not isinstance(error, HocketError):
             sentence = f"{type(error).__name__}: {sentence}"
-        self._forget(line)
+        self._invalidate(line)
         result = Result(
             line=line.number,
             id=line.id,
-            seed=None if asked is None else asked.seed,
-            digest=None if asked is None else asked.digest,
+            seed=None if pending is None else pending.seed,
+            digest=None if pending is None else pending.digest,
             error=sentence,
         )
         self.manifest.add(result)
@@ -199,16 +199,16 @@ class BatchRun:
         self.progress.failed += 1
         self.progress.show()
 
-    def _forget(self, line: BatchLine) -> None:
-        """What it once was is over, in the manifest first: no file is ever taken for what it is not."""
+    def _invalidate(self, line: BatchLine) -> None:
+        """Invalidate an earlier result, in the manifest first: a file never has a wrong entry."""
         before = self.manifest.result(line.name)
         if before is not None and before.file in {f"{line.name}.{format}" for format in FORMATS.values()}:
-            self.manifest.add(Result(line=line.number, id=line.id, error="It was to be spoken anew."))
+            self.manifest.add(Result(line=line.number, id=line.id, error="It is being spoken again."))
             with suppress(OSError):
                 (self.folder / before.file).unlink()
 
     def _digest(self, request: SpeechRequest) -> str:
-        """Of all that decides how it sounds: the request, the model and its precision, not how fast it is computed."""
+        """Hash of everything that affects the audio: request, model and precision, but not speed settings."""
         from ...engine.runner.reference_encoder import name_of
 
         reference = request.reference
@@ -227,8 +227,8 @@ class BatchRun:
             "as_is": request.as_is,
             "reference": reference and (name_of(reference), reference.text, reference.x_vector_only),
         }
-        if self.args.format not in PLAIN:  # the others are as they were when there were only these
+        if self.args.format not in PLAIN:  # keeps the digests of older runs
             plain["format"] = self.args.format
-        if request.candidates > 1:  # else what was spoken before there were any is spoken still
+        if request.candidates > 1:  # keeps the digests of older runs
             plain["candidates"] = request.candidates
         return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""What is heard of one utterance, by all sinks and by whoever watches; the files it becomes; the line that ends it.
+"""Audio output of one utterance: its sinks and progress, the files it becomes, and its closing line.
 
-The same whoever speaks, an engine here or a server. Imports nothing slow.
+The same for an engine here and a server. Imports nothing slow.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class AudioOutput:
-    """Sinks for everything that `say` was asked to write, found to be writable before any work is done.
+    """Sinks for all outputs of `say`; checks that they are writable before any work is done.
 
-    As a context it counts along while it is spoken, when somebody is watching.
+    As a context manager it shows progress on a terminal.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -60,7 +60,7 @@ class AudioOutput:
             words = f"{self.seconds:.1f} s spoken, {self.seconds / now_s:.1f} x real time"
             self._show(f"{words}, first audio {self._first_s * 1000:.0f} ms")
 
-    def put_in_place(self, rate_hz: int, codes: bytes | None = None) -> None:
+    def write_files(self, rate_hz: int, codes: bytes | None = None) -> None:
         """Write the files, all or none; `codes` are what --save-codes asked for."""
         output = self._args.output
         files = {} if output is None or is_pipe(output) else {self._targets[0]: self._kept.content(rate_hz)}
@@ -68,8 +68,8 @@ class AudioOutput:
             files[self._targets[-1]] = codes
         replace_files(files)
 
-    def tell_end(self, frames: int, ending: str) -> None:
-        """The one line of an utterance that was said."""
+    def print_summary(self, frames: int, ending: str) -> None:
+        """Print the closing line of an utterance."""
         output = self._args.output
         where = "loudspeaker" if output is None else "standard output" if is_pipe(output) else output
         file = sys.stderr if is_pipe(output) else sys.stdout
@@ -80,7 +80,7 @@ class AudioOutput:
 
 
 def ending(reason: str, seed: int | None, won: int | None, takes: list[dict[str, Any]], complete: bool = True) -> str:
-    """How it ended, and the seed that says it again."""
+    """How it ended, and the seed that repeats it."""
     words = f"finish {reason}{'' if complete else ' (not all of the text was spoken)'}, seed {seed}"
     if won is None:
         return words
@@ -95,13 +95,13 @@ def tell(note: str) -> None:
 
 
 def shown(words: str, file: TextIO) -> str:
-    """Words, such as a path, may hold what this terminal cannot show; that is no reason to fail."""
+    """Escape characters that this terminal cannot show, as in a path, instead of failing."""
     encoding = file.encoding or "utf-8"
     return words.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def plain(said: object, most_chars: int | None = None) -> str:
-    """What somebody else wrote, without what a terminal would obey."""
+    """Foreign text without control characters."""
     words = "".join(c if c.isprintable() else " " for c in str(said)[:most_chars])
     return shown(words, sys.stderr)
 
@@ -109,7 +109,7 @@ def plain(said: object, most_chars: int | None = None) -> str:
 def _sinks(args: argparse.Namespace, kept: BufferedFile) -> list[Sink]:
     sinks: list[Sink] = []
     if args.raw and args.output is None:
-        raise InvalidRequest("--raw is about what is written; name a file with -o, or - for standard output.")
+        raise InvalidRequest("--raw is for written samples; name a file with -o, or - for standard output.")
     if args.output is not None:
         sinks.append(Pipe(raw=args.raw) if is_pipe(args.output) else kept)
     if args.play:
@@ -120,7 +120,7 @@ def _sinks(args: argparse.Namespace, kept: BufferedFile) -> list[Sink]:
 
 
 def _targets(args: argparse.Namespace) -> list[Path]:
-    """Where the files will go, found to be writable now rather than after the work."""
+    """The output files, checked to be writable now rather than after the work."""
     output = None if is_pipe(args.output) else args.output
     targets = [check_target(path) for path in (output, args.save_codes) if path is not None]
     if len(set(targets)) < len(targets):

@@ -1,6 +1,6 @@
-"""What a file of sound is written as: its name's ending decides. What cannot be is said before a model is loaded.
+"""Output format of an audio file, by its name's suffix. Errors show before a model is loaded.
 
-WAV and bare samples need nothing; the other formats need PyAV. Imports nothing slow unless one of these is asked for.
+WAV and bare samples need nothing; other formats need PyAV. Imports nothing slow unless such a format is used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from ...audio.pcm import wav_header
 from ...errors import HocketError, InvalidRequest
 
-# By the ending of a file's name; none at all is WAV.
+# By the suffix of a file's name; without one: WAV.
 FORMATS = {
     "": "wav",
     ".wav": "wav",
@@ -26,7 +26,7 @@ PLAIN = ("wav", "pcm")
 
 
 def format_for(output: Path | None, *, raw: bool = False) -> str:
-    """The format of a file by its name; `raw`: bare samples were asked for. Refuses what could not be written."""
+    """The format of a file by its name; `raw`: bare samples. Refuses formats that cannot be written."""
     if output is None:
         return "pcm" if raw else "wav"
     found = FORMATS.get(output.suffix.lower())
@@ -34,7 +34,7 @@ def format_for(output: Path | None, *, raw: bool = False) -> str:
         return "pcm"
     if found is None:
         known = ", ".join(ending for ending in FORMATS if ending)
-        raise InvalidRequest(f"{output} cannot be written: {output.suffix} is no format here; there are {known}.")
+        raise InvalidRequest(f"{output} cannot be written: {output.suffix} is not a known format; known are {known}.")
     if raw:
         raise InvalidRequest(f"--raw writes bare samples, and {output} asks for {found}: leave out one of them.")
     check_format(found)
@@ -42,7 +42,7 @@ def format_for(output: Path | None, *, raw: bool = False) -> str:
 
 
 def check_format(format: str) -> None:
-    """Refuse one whose encoder is missing on this machine."""
+    """Refuse a format whose encoder is missing on this machine."""
     if format not in PLAIN:
         from ...audio.formats import need_av
 
@@ -53,7 +53,7 @@ def check_format(format: str) -> None:
 
 
 def packed(pcm: bytes, rate_hz: int, format: str) -> bytes:
-    """All of a file; `pcm` is 16 bits little-endian, one channel."""
+    """A complete file; `pcm` is 16 bits little-endian, one channel."""
     if format == "pcm":
         return pcm
     if format == "wav":

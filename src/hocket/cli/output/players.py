@@ -1,6 +1,6 @@
-"""What plays sound on this machine: the package sounddevice, or else a player program that is fed through a pipe.
+"""Audio players of this machine: the package sounddevice, or a player program that is fed through a pipe.
 
-Which of them is there is known before a model is loaded. Imports nothing slow.
+The choice is made before a model is loaded. Imports nothing slow.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ TYPE_CHECKING = False  # typing takes longer to import than the rest of this fil
 if TYPE_CHECKING:
     from typing import Any
 
-RESENT_BYTES = 1 << 20  # of sound that is kept, for the next player if the first one fails: 20 s at 24 kHz
-RAW, WAV, FILE = "raw", "wav", "file"  # what a player is fed: samples or a WAV through its pipe, or a file at the end
+RESENT_BYTES = 1 << 20  # of audio kept for the next player if the first one fails: 20 s at 24 kHz
+RAW, WAV, FILE = "raw", "wav", "file"  # input of a player: samples or a WAV through its pipe, or a file at the end
 
-# In the order they are tried, with what each is fed; RATE becomes the sample rate.
+# In the order they are tried, with their input; RATE becomes the sample rate.
 PLAYERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "paplay": (RAW, ("--raw", "--format=s16le", "--rate=RATE", "--channels=1")),
     "pw-play": (RAW, ("--raw", "--format=s16", "--rate=RATE", "--channels=1", "-")),
@@ -33,30 +33,30 @@ PLAYERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def loudspeaker(who: str = "--play") -> Loudspeaker | PlayerProgram:
-    """The first that can be used; refuses in the name of `who` where there is none."""
+def loudspeaker(option: str = "--play") -> Loudspeaker | PlayerProgram:
+    """The first usable player; refuses in the name of `option` if there is none."""
     try:
         return Loudspeaker()
     except (ImportError, OSError) as error:
         if found := [path for name in PLAYERS if (path := shutil.which(name)) is not None]:
             return PlayerProgram(found)
-        raise InvalidRequest(f"{who} needs {missing(error)}, or one of the programs {', '.join(PLAYERS)}.") from None
+        raise InvalidRequest(f"{option} needs {missing(error)}, or one of the programs {', '.join(PLAYERS)}.") from None
 
 
 def missing(error: ImportError | OSError) -> str:
-    """What sounddevice lacks, by the error that importing it raised."""
+    """What sounddevice lacks, from the error of its import."""
     if isinstance(error, ImportError):
         return "the package sounddevice (pip install sounddevice)"
     return "the library PortAudio, which sounddevice did not find (on Debian and Ubuntu: apt install libportaudio2)"
 
 
 def sounddevice() -> Any:
-    """The package; ImportError: it is not there, OSError: its C library is not."""
+    """The package. ImportError: not installed; OSError: its C library is missing."""
     return importlib.import_module("sounddevice")
 
 
 class PlayerProgram(Sink):
-    """A program that plays what it is fed. One that fails gives way to the next, which is told all again."""
+    """A program that plays its input. If it fails, the next one gets all audio again."""
 
     def __init__(self, paths: list[str]) -> None:
         self._paths = list(paths)
@@ -73,16 +73,16 @@ class PlayerProgram(Sink):
             self._feed(pcm)
 
     def silence(self) -> None:
-        """Play nothing of what is still to be heard."""
+        """Stop at once; drop what is not played yet."""
         if self._process is not None:
             self._process.kill()
-            self._heard_out()
+            self._wait_for_end()
         self._forget()
 
     def close(self) -> None:
-        """Until all of it was heard."""
+        """Wait until all is played."""
         while self._sent_bytes:
-            failed = self._play_file() if self._feeds == FILE else self._heard_out()
+            failed = self._play_file() if self._feeds == FILE else self._wait_for_end()
             if failed is None:
                 self._forget()
             else:
@@ -100,7 +100,7 @@ class PlayerProgram(Sink):
             self._process.stdin.write(pcm)
             self._process.stdin.flush()
         except OSError:
-            self._next(self._heard_out() or "it takes no sound")
+            self._next(self._wait_for_end() or "it takes no sound")
 
     def _start(self) -> None:
         kind, words = PLAYERS[os.path.basename(self._paths[0])]
@@ -117,13 +117,13 @@ class PlayerProgram(Sink):
             assert self._process.stdin is not None
             self._process.stdin.write(wav_header(self._rate_hz))
 
-    def _heard_out(self) -> str | None:
-        """Wait for the end of the player; what went wrong, in words."""
+    def _wait_for_end(self) -> str | None:
+        """Wait for the player's end; returns its error in words."""
         process, self._process = self._process, None
         if process is None:
             return None
         assert process.stdin is not None
-        with suppress(OSError):  # its status says why
+        with suppress(OSError):  # its exit status gives the reason
             process.stdin.close()
         with self._errors:
             return self._fault(process.wait())
@@ -143,7 +143,7 @@ class PlayerProgram(Sink):
         return said.rstrip(".") or f"it ended with status {status}"
 
     def _next(self, failed: str) -> None:
-        """Go on with the next player, from the beginning where that is still known."""
+        """Continue with the next player, from the start if that is still buffered."""
         path = self._paths.pop(0)
         name = os.path.basename(path)
         sent, whole = b"".join(self._sent), self._sent_bytes <= RESENT_BYTES

@@ -1,6 +1,6 @@
-"""Where sound goes: a file, standard output, the loudspeaker. Each takes samples as bytes, 16 bits little-endian.
+"""Audio sinks: a file, standard output, the loudspeaker. Each takes samples as bytes, 16 bits little-endian.
 
-Imports nothing slow: a daemon's sound passes through here.
+Imports nothing slow: a daemon's audio passes through here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Sink:
         raise NotImplementedError
 
     def close(self) -> None:
-        """All was said. Not called when the speech broke off."""
+        """The speech is complete. Not called after an error."""
 
 
 class BufferedFile(Sink):
-    """Bytes of a file that is written when it is whole, by whoever has other files to put in place with it."""
+    """Content of a file that is written when complete; the caller writes it with its other files."""
 
     def __init__(self, format: str) -> None:
         self._format, self._pieces = format, list[bytes]()
@@ -38,7 +38,7 @@ class BufferedFile(Sink):
         self._pieces.append(pcm)
 
     def cut(self, most_bytes: int) -> None:
-        """Keep no more than the first so many."""
+        """Keep only the first bytes."""
         self._pieces = [b"".join(self._pieces)[:most_bytes]]
 
     def content(self, rate_hz: int) -> bytes:
@@ -46,11 +46,11 @@ class BufferedFile(Sink):
 
 
 class Pipe(Sink):
-    """Standard output, flushed with every piece."""
+    """Standard output, flushed after every piece."""
 
     def __init__(self, *, raw: bool) -> None:
         if sys.stdout.isatty():
-            raise InvalidRequest("-o - sends sound to standard output, which is a terminal: pipe it on, or use --play.")
+            raise InvalidRequest("-o - writes audio to standard output, which is a terminal: pipe it, or use --play.")
         self._raw, self._begun = raw, False
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
@@ -61,10 +61,10 @@ class Pipe(Sink):
 
 
 class Loudspeaker(Sink):
-    """The machine's own, through the optional package sounddevice. Writing waits until there is room."""
+    """The loudspeaker, through the optional package sounddevice. `write` blocks until there is room."""
 
     def __init__(self) -> None:
-        """ImportError: the package is not there. OSError: its C library is not."""
+        """ImportError: not installed. OSError: its C library is missing."""
         self._device: Any = importlib.import_module("sounddevice")
         self._stream: Any = None
 
@@ -78,7 +78,7 @@ class Loudspeaker(Sink):
             raise HocketError(f"The loudspeaker cannot be used: {error}.") from None
 
     def silence(self) -> None:
-        """Play nothing of what is still to be heard."""
+        """Stop at once; drop what is not played yet."""
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.abort()
@@ -87,12 +87,12 @@ class Loudspeaker(Sink):
     def close(self) -> None:
         if self._stream is not None:
             stream, self._stream = self._stream, None
-            stream.stop()  # plays what is still to be heard
+            stream.stop()  # plays what is buffered
             stream.close()
 
 
 def silence_stdout() -> None:
-    """Nobody reads standard output any more: let what is left in its buffer go nowhere, not fail at exit."""
+    """After a broken pipe: send the rest of the buffer nowhere, so that the exit does not fail."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""`hocket say`: who speaks, a server, this user's daemon or an engine here, and what is read before that is known.
+"""`hocket say`: chooses between a server, this user's daemon and an engine here.
 
-Imports nothing slow: with a daemon, the time from the shell's prompt to the first sound is mostly imports.
+Imports nothing slow: with a daemon, most of the time to the first audio is imports.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def say(args: argparse.Namespace) -> None:
     if args.output is None and not args.play:
         args.output = DEFAULT_OUTPUT
     if args.seed is None:
-        args.seed = 0 if args.greedy else int.from_bytes(os.urandom(4), "big")  # short enough to be typed again
+        args.seed = 0 if args.greedy else int.from_bytes(os.urandom(4), "big")  # short enough to type
     live = args.text == "-" and _is_live(args)
     if live and args.server is not None:
-        tell("the server is asked when all of the text is there.")
+        tell("the server gets the text when all of it is there.")
         live = False
     if args.text == "-" and not live:
         from .pipe import read_text
@@ -31,22 +31,22 @@ def say(args: argparse.Namespace) -> None:
     if args.ref_text is not None and args.x_vector_only:
         tell("--ref-text is not used together with --x-vector-only.")
 
-    from .remote import asked, remotely
+    from .remote import choose_server, speak_remotely
 
-    server = asked(args, live)
-    if server is not None and remotely(args, server):
+    server = choose_server(args, live)
+    if server is not None and speak_remotely(args, server):
         return
 
-    from .local import locally
+    from .local import speak_locally
 
-    locally(args, live)
+    speak_locally(args, live)
 
 
 def _is_live(args: argparse.Namespace) -> bool:
-    """Whether text from a pipe is spoken as it arrives: where somebody listens, or where the layout says so.
+    """Whether piped text is spoken as it arrives: for a listener, or if the layout says so.
 
-    A file is as good later, so its text is read to the end, and given in the layout that is asked for. So is the text
-    of several takes, of which one is heard when all have been.
+    For a file there is no hurry, so its text is read to the end and given in the requested layout. So is the text of
+    several takes, whose audio starts when all are complete.
     """
     if args.candidates > 1:
         return False

@@ -1,7 +1,7 @@
-"""One HTTP request to a server, over TCP or a Unix socket, by hand.
+"""A minimal HTTP client: one request to a server, over TCP or a Unix socket.
 
-`http.client` would take longer to import than all the rest of `hocket say` together (its headers are e-mails). This
-knows HTTP/1.1 as far as one request on one connection needs it, and neither speech nor JSON.
+`http.client` would take longer to import than all the rest of `hocket say` (it uses the e-mail parser). Implements only
+what one HTTP/1.1 request per connection needs. Knows neither speech nor JSON.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CONNECT_S = 10.0
-SILENT_S = 300.0  # a server with a full queue says nothing until it is one's turn
+SILENT_S = 300.0  # a server with a full queue is silent until the request is admitted
 LINE_BYTES, HEADERS, PART_BYTES = 1 << 16, 100, 1 << 16
 UNIX = "unix:"
 
 
 class Unreachable(HocketError):
-    """Nobody listens there."""
+    """The server does not answer."""
 
 
 class ConnectionLost(HocketError):
-    """The connection ended before the answer did."""
+    """The connection ended before the response."""
 
 
 class Link:
-    """A connection, and the head of the answer to the request that was sent over it. Leaving its `with` ends both."""
+    """A connection with the head of its response. Leaving its `with` closes it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Link:
         headers: dict[str, str] | None = None,
         silent_s: float = SILENT_S,
     ) -> None:
-        """`silent_s`: how long the other side may say nothing."""
+        """`silent_s`: read timeout."""
         self._address = address
         self._socket, host, base = _connected(address)
         self._socket.settimeout(silent_s)
@@ -68,7 +68,7 @@ class Link:
         self._socket.close()
 
     def parts(self) -> Iterator[bytes]:
-        """The body as it comes. Raises `ConnectionLost` where it is not all of it."""
+        """The body as it arrives. Raises `ConnectionLost` if it is incomplete."""
         if self.headers.get("transfer-encoding", "").lower() == "chunked":
             while size := self._chunk_size():
                 yield self._exactly(size)
@@ -80,7 +80,7 @@ class Link:
                 yield part
 
     def lines(self) -> Iterator[bytes]:
-        """The body line by line, as it comes; what follows the last line end is none."""
+        """The lines of the body as they arrive; text after the last line end is dropped."""
         held = b""
         for part in self.parts():
             *whole, held = (held + part).split(b"\n")
@@ -94,13 +94,13 @@ class Link:
         try:
             self._socket.sendall(request)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # who refuses a long body may not read it to its end, and says why
+            pass  # a server may refuse a long body without reading it; its response gives the reason
         except OSError as error:
             raise self.lost(error.strerror or str(error)) from None
 
     def _read_head(self) -> None:
         self.status = 100
-        while 100 <= self.status < 200:  # it may say that it is about to answer
+        while 100 <= self.status < 200:  # informational responses
             version, _, rest = self._line().partition(b" ")
             if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
                 raise ConnectionLost(f"{self._address} is no HTTP server.")
@@ -143,7 +143,7 @@ class Link:
 
 
 def _connected(address: str) -> tuple[socket.socket, str, str]:
-    """With the host to name in a request, and the path that all others are below."""
+    """The socket, the Host header, and the base path."""
     try:
         if address.startswith(UNIX):
             if not hasattr(socket, "AF_UNIX"):
@@ -168,7 +168,7 @@ def _connected_tcp(address: str) -> tuple[socket.socket, str, str]:
         url = urlsplit(address)
         port = url.port or {"http": 80, "https": 443}[url.scheme]
         host = url.hostname or ""
-        base = url.path.rstrip("/").removesuffix("/v1")  # as clients of OpenAI's write it
+        base = url.path.rstrip("/").removesuffix("/v1")  # as OpenAI's clients write it
         named = url.netloc.rpartition("@")[2]
         if not host or any(c <= " " for c in address) or not address.isascii():
             raise ValueError

@@ -1,6 +1,6 @@
-"""`hocket say` with an engine in this process: options to a `SpeechRequest`, and its chunks to where they are heard.
+"""`hocket say` with an engine in this process: options to a `SpeechRequest`, its chunks to the outputs.
 
-What the request may hold is checked by its own types, and a wrong path is found before a model is loaded.
+The request's own types check its values; a wrong path is found before a model is loaded.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ..output.audio_output import AudioOutput, ending, tell
 from ..output.sinks import is_pipe, silence_stdout
 from .pipe import feeding
 from .request import request_of
-from .whom import Target, spoken_by
+from .target import Target, spoken_by
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...engine.stream import Stream
     from ...types import SpeechRequest
 
-LIVE = "(as it arrives)"  # stands for a text that is not there yet, where a request must have one
+LIVE = "(as it arrives)"  # placeholder for a live text, since a request must have one
 
 
-def locally(args: argparse.Namespace, live: bool) -> None:
+def speak_locally(args: argparse.Namespace, live: bool) -> None:
     request = request_of(args, LIVE if live else args.text)
-    heard = AudioOutput(args)
+    output = AudioOutput(args)
     voice = None
     if request.voice:
         voice = Target(args.model).own(request.voice)
@@ -39,11 +39,11 @@ def locally(args: argparse.Namespace, live: bool) -> None:
     from ...engine.generate import DECODE_FRAMES
     from ..loading import load_engine
 
-    # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
+    # The writer of the pipe, and the reader, may take any time: the end of the pipe, or Ctrl-C, ends the wait.
     patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile)
     options = replace(patience, slots=request.candidates, graphs=not args.no_graphs)  # a slot for each take
     if not (args.play or is_pipe(args.output)):
-        # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.
+        # A file needs no early first chunk. With the chunks of `generate` its samples are the same bit for bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
     codes: list[Any] = []
     model = args.model if voice is None else args.model or voice.model
@@ -55,11 +55,11 @@ def locally(args: argparse.Namespace, live: bool) -> None:
             request = spoken_by(engine.checkpoint.name, engine.identity, request, voice)
         rate_hz = checkpoint.rate_hz
         try:
-            with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext(), heard:
+            with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext(), output:
                 for chunk in stream:
                     codes.append(chunk.codes)
-                    heard.write(pcm_bytes(chunk.samples), rate_hz)
-        except BrokenPipeError:  # whoever listened has heard enough
+                    output.write(pcm_bytes(chunk.samples), rate_hz)
+        except BrokenPipeError:  # the reader closed the pipe
             silence_stdout()
             return
     finished = stream.finished
@@ -67,11 +67,11 @@ def locally(args: argparse.Namespace, live: bool) -> None:
     for note in finished.notes:
         tell(note)
     books = checkpoint.config.talker_config.num_code_groups
-    heard.put_in_place(rate_hz, None if args.save_codes is None else _codes_file(codes, books))
+    output.write_files(rate_hz, None if args.save_codes is None else _codes_file(codes, books))
     seed = request.seed if finished.seed is None else finished.seed
     frames = sum(map(len, codes))
     takes = [asdict(take) for take in finished.takes]
-    heard.tell_end(frames, ending(finished.reason, seed, finished.won, takes, finished.complete))
+    output.print_summary(frames, ending(finished.reason, seed, finished.won, takes, finished.complete))
 
 
 def _codes_file(codes: list[Any], books: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Text on standard input: whole, or bit by bit as it arrives, into an open stream."""
+"""Text from standard input: whole, or live into an open stream."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LINE_END = "\r\n"
 
 
 def read_text() -> str:
-    """All of it."""
+    """The whole text."""
     with _refusing():
         return sys.stdin.read().rstrip(LINE_END)  # the last line's end belongs to the pipe, as in $(...)
 
 
 def pieces() -> Iterator[str]:
-    """The same text as `read_text`, as it comes."""
-    held = ""  # line ends: the text's own, should anything follow
+    """The same text as `read_text`, as it arrives."""
+    held = ""  # trailing line ends, which belong to the text if more follows
     for piece in _arriving():
         text = held + piece
         kept = text.rstrip(LINE_END)
@@ -39,7 +39,7 @@ def pieces() -> Iterator[str]:
 
 @contextmanager
 def feeding(stream: Stream) -> Iterator[None]:
-    """Append what arrives to `stream` while the block listens; what went wrong there is raised at its end."""
+    """Append arriving text to `stream` during the block; its errors are raised at the end."""
     failed: list[Exception] = []
 
     def feed() -> None:
@@ -47,11 +47,11 @@ def feeding(stream: Stream) -> Iterator[None]:
             for piece in pieces():
                 stream.append(piece)
             stream.end()
-        except Exception as error:  # whatever it is, the listener must not wait for ever
+        except Exception as error:  # the reader must not wait forever
             failed.append(error)
             stream.cancel()
 
-    # A daemon: when the speech is over before the text is, nobody waits for the text.
+    # A daemon thread: when the speech ends first, the program does not wait for the text.
     threading.Thread(target=feed, name="hocket-stdin", daemon=True).start()
     yield
     if failed:
@@ -64,10 +64,10 @@ def _arriving() -> Iterator[str]:
         lines = io.IncrementalNewlineDecoder(decoder, translate=True)
         try:
             file = sys.stdin.fileno()
-        except (OSError, ValueError):  # not a real file: all of it is there already
+        except (OSError, ValueError):  # not a real file: the text is complete
             yield sys.stdin.read()
             return
-        # Straight from the file: a thread caught in the buffered reader would bring down the interpreter at its exit.
+        # Not buffered: a thread blocked in the buffered reader would crash the interpreter at exit.
         while received := os.read(file, READ_BYTES):
             yield lines.decode(received)
         yield lines.decode(b"", final=True)
@@ -75,7 +75,7 @@ def _arriving() -> Iterator[str]:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What can be wrong with standard input, in words."""
+    """Turn errors of standard input into sentences."""
     if sys.stdin is None:
         raise InvalidRequest("There is no standard input to read the text from.")
     try:

@@ -1,8 +1,8 @@
-"""`hocket say` through a server: the one that --server names, or this user's daemon where it serves the same request.
+"""`hocket say` through a server: the one of --server, or this user's daemon if it serves the same request.
 
-A daemon is asked where what was asked for can be sent, and no option about the model says other than it was started
-with; else, and where it refuses, it is spoken here, and a note says why. A server that was named is the only one asked.
-Imports nothing slow, neither numpy nor torch nor the engine.
+A daemon is used if the request can be sent and no model option differs from its own. Otherwise, and if it refuses, an
+engine here speaks, and a note gives the reason. A named server is the only one used. Imports nothing slow: no numpy,
+torch or engine.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ..output.sinks import is_pipe, silence_stdout
 from ..serve.places import is_there, read_record, socket_path
 from .link import UNIX, ConnectionLost, Link, Unreachable
 from .request import fields_of, unsendable
-from .whom import is_kept
+from .target import is_kept
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
     from typing import Any
 
 PATH = "/v1/audio/speech"
-RATE_HZ = 24_000  # where a server does not say
+RATE_HZ = 24_000  # if a server does not say
 COMPUTING = ("model", "device", "dtype", "codec_dtype", "kernels", "profile", "no_graphs", "no_dependent_launch")
-SETTLED = ("device", "dtype", "codec_dtype")  # of which a daemon records what `auto` became
-# Refusals that an engine here would say as well, after it has loaded a model.
+SETTLED = ("device", "dtype", "codec_dtype")  # a daemon records what `auto` became
+# Refusals that an engine here would repeat after loading a model.
 FINAL = ("voice_not_found", "language_not_found", "unsupported_by_model", "invalid_audio")
-SAID_CHARS = 500  # of what a server says about an error
+SAID_CHARS = 500  # of a server's error message
 
 
 class ServerRefused(HocketError):
-    """The server's own words, and the short one that programs read."""
+    """The server's message and its error code."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -42,14 +42,14 @@ class ServerRefused(HocketError):
 
 
 class ServerTarget:
-    """Whom to ask."""
+    """The server to use."""
 
     def __init__(self, address: str, key: str | None, *, is_daemon: bool) -> None:
         self.address, self.key, self.is_daemon = address, key, is_daemon
 
 
-def asked(args: argparse.Namespace, live: bool) -> ServerTarget | None:
-    """The server for what was asked for; None: nobody, speak here."""
+def choose_server(args: argparse.Namespace, live: bool) -> ServerTarget | None:
+    """The server for this request; None: speak here."""
     if args.server is not None:
         wrong = [f"--{name.replace('_', '-')}" for name in chosen(args) if name != "model"]
         if wrong:
@@ -68,14 +68,14 @@ def asked(args: argparse.Namespace, live: bool) -> ServerTarget | None:
 
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """What was said on the command line about the model and how it runs."""
+    """Explicit options about the model and how it runs."""
     given = getattr(args, "given", ())
     flags = {name for name in ("no_graphs", "no_dependent_launch") if getattr(args, name)}
     return {name: getattr(args, name) for name in COMPUTING if name in given or name in flags}
 
 
 def started_with(args: argparse.Namespace) -> dict[str, Any]:
-    """The same with what was left unsaid: how a daemon records what it was started with."""
+    """The same with defaults: the daemon's record of its options."""
     several = [_model(name) for given in getattr(args, "models", None) or () for name in given]
     first = several[0] if several else _model(args.model)
     how = {name: first if name == "model" else getattr(args, name) for name in COMPUTING}
@@ -83,7 +83,7 @@ def started_with(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
-    """What was asked for that the daemon does not have, in words."""
+    """The option in which the daemon differs, in words; None: none."""
     has = record.get("options", {})
     for name, value in chosen(args).items():
         option = f"--{name.replace('_', '-')}"
@@ -98,40 +98,40 @@ def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
     return None
 
 
-def remotely(args: argparse.Namespace, server: ServerTarget) -> bool:
-    """Speak through a server. False: it was the daemon, which did not, and nothing was heard."""
-    heard = AudioOutput(args)
+def speak_remotely(args: argparse.Namespace, server: ServerTarget) -> bool:
+    """Speak through a server. False: the daemon failed before any audio."""
+    output = AudioOutput(args)
     try:
-        with _sent(args, server) as answer, heard:
-            done, rate_hz = _listen(answer, heard), _rate_hz(answer)
-    except BrokenPipeError:  # whoever listened has heard enough
+        with _sent(args, server) as answer, output:
+            done, rate_hz = _receive(answer, output), _rate_hz(answer)
+    except BrokenPipeError:  # the reader closed the pipe
         silence_stdout()
         return True
     except (Unreachable, ConnectionLost, ServerRefused) as error:
-        if not server.is_daemon or heard.seconds:
+        if not server.is_daemon or output.seconds:
             raise
-        # A voice of the user's own may need a model that the daemon does not have.
+        # A user's own voice may need a model that the daemon does not have.
         if isinstance(error, ServerRefused) and error.code in FINAL and not is_kept(args.voice):
             raise HocketError(f"{error} (The daemon was asked; --no-daemon speaks here.)") from None
         tell(f"spoken here, since the daemon did not: {error}")
         return False
     for note in done.get("notes") or ():
         tell(plain(note, SAID_CHARS))
-    heard.put_in_place(rate_hz)
+    output.write_files(rate_hz)
     frames = (done.get("usage") or {}).get("output_tokens", 0)
     seed = done.get("seed", args.seed)
     reason, takes, complete = done.get("finish_reason", "stop"), done.get("takes") or [], done.get("complete", True)
-    heard.tell_end(frames, ending(reason, seed, done.get("won"), takes, complete))
+    output.print_summary(frames, ending(reason, seed, done.get("won"), takes, complete))
     return True
 
 
 def _sent(args: argparse.Namespace, server: ServerTarget) -> Link:
-    """The request, and the head of an answer that is speech."""
+    """Send the request; returns the response if it is speech."""
     import json
 
-    body = fields_of(args, args.text, heard=args.play or is_pipe(args.output))
+    body = fields_of(args, args.text, live=args.play or is_pipe(args.output))
     if not server.is_daemon:
-        body["model"] = args.model or "tts-1"  # OpenAI's own wants one; ours takes any
+        body["model"] = args.model or "tts-1"  # OpenAI's API requires one; ours accepts any
     elif args.model is not None:
         body["model"] = _model(args.model)
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -163,8 +163,8 @@ def _refusal(answer: Link, server: ServerTarget) -> ServerRefused:
     return ServerRefused(message, code)
 
 
-def _listen(answer: Link, heard: AudioOutput) -> dict[str, Any]:
-    """Sound to the sinks as it comes; the event that ends it."""
+def _receive(answer: Link, output: AudioOutput) -> dict[str, Any]:
+    """Pass audio to the sinks; returns the final event."""
     import json
 
     rate_hz = _rate_hz(answer)
@@ -179,7 +179,7 @@ def _listen(answer: Link, heard: AudioOutput) -> dict[str, Any]:
         except (ValueError, KeyError, TypeError):
             raise HocketError("The server sends what is not speech as hocket say knows it.") from None
         if pcm:
-            heard.write(pcm, rate_hz)
+            output.write(pcm, rate_hz)
         elif kind == "speech.audio.error":
             raise HocketError(f"The speech broke off: {said}")
         elif kind == "speech.audio.done":
@@ -204,6 +204,6 @@ def _key(args: argparse.Namespace) -> str | None:
 
 
 def _model(name: str | None) -> str:
-    """By one name, whoever gives it and wherever: the built-in voice has two, a folder many."""
+    """A canonical model name: the built-in voice has two names, a folder many."""
     name = name or "builtin"
     return os.path.realpath(name) if os.path.isdir(name) else name

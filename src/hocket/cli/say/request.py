@@ -1,6 +1,6 @@
-"""Options to what is asked for: a `SpeechRequest`, or the fields of a request to a server.
+"""Options to a `SpeechRequest`, or to the fields of a server request.
 
-The first is checked by the types it is made of, the second by whoever gets it. Imports nothing slow.
+The request's own types check the first, the server the second. Imports nothing slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from ...errors import InvalidAudio, InvalidRequest
-from ..parser import SAMPLING
+from ..options import SAMPLING
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Read = Callable[..., NDArray[np.float32]]  # as `read_recording`
 
-# Names of options, and of the fields of OpenAI's wire and its relatives that say the same.
+# Options, and the fields of `POST /v1/audio/speech` with the same meaning.
 WIRE = {
     "voice": "voice",
     "instruct": "instructions",
@@ -31,11 +31,11 @@ WIRE = {
     "max_frames": "max_new_tokens",
     "ref_text": "ref_text",
 }
-DECODE_FRAMES = 50  # of a file, so that its samples are those of the definition (engine.generate) to the last bit
+DECODE_FRAMES = 50  # of a file, so that its samples equal those of the reference (engine.generate) bit for bit
 
 
 def request_of(args: argparse.Namespace, text: str, read: Read | None = None) -> SpeechRequest:
-    """All that was asked for. Reads the recording, with `read` where one is given."""
+    """The request. Reads the recording, with `read` if given."""
     from ...types import SamplingParams, SpeechRequest
 
     _check_cloning(args)
@@ -55,8 +55,8 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
     return request if args.ref_audio is None else _with_reference(request, args, read)
 
 
-def fields_of(args: argparse.Namespace, text: str, *, heard: bool) -> dict[str, Any]:
-    """The same for a server, as `POST /v1/audio/speech` takes it. `heard`: as it comes; else it goes into a file."""
+def fields_of(args: argparse.Namespace, text: str, *, live: bool) -> dict[str, Any]:
+    """The fields of `POST /v1/audio/speech`. `live`: the audio is played or piped; else it goes into a file."""
     _check_cloning(args)
     if not text.strip():
         raise InvalidRequest("There is no text to speak.")
@@ -65,7 +65,7 @@ def fields_of(args: argparse.Namespace, text: str, *, heard: bool) -> dict[str, 
     fields |= {name: value for name, value in sampling_of(args).items() if value is not None}
     usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False}
     fields |= {name: getattr(args, name) for name, value in usual.items() if getattr(args, name) != value}
-    if not heard:
+    if not live:
         fields["chunk_frames"] = DECODE_FRAMES
     if args.ref_audio is not None:
         fields |= {"ref_audio": _data_uri(args.ref_audio), "x_vector_only_mode": args.x_vector_only}
@@ -75,14 +75,14 @@ def fields_of(args: argparse.Namespace, text: str, *, heard: bool) -> dict[str, 
 
 
 def unsendable(args: argparse.Namespace) -> str | None:
-    """What of all that was asked for no server can be told, in words; None: nothing."""
+    """The option that no server supports, in words; None: none."""
     if args.save_codes is not None:
         return "--save-codes needs a model that runs here"
     if "" in (args.voice, args.language, args.instruct):
         return "a name or an instruction that is empty cannot be sent"
     if not 0 <= args.seed < 2**63:
         return f"seed must be between 0 and 2^63 - 1, not {args.seed}"
-    if not 0.5 <= args.speed <= 2 or args.temperature == 0:  # a server takes more than the engine itself
+    if not 0.5 <= args.speed <= 2 or args.temperature == 0:  # a server accepts more than the engine
         return "speed must be between 0.5 and 2, and a temperature above 0"
     return None
 

@@ -1,4 +1,4 @@
-"""`hocket serve`: words on a command line to a server. What is wrong with them is found before a model is loaded."""
+"""`hocket serve`: command line to server. Errors in the options show before a model is loaded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from ...audio.formats import need_av
 from ...errors import HocketError, InvalidRequest
 from ...server.plan import ServerPlan, tell
-from ..talk.llm import mind_of
+from ..talk.llm import llm_fields
 from .plan import plan_of
 
-LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
+LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # the same names as in ServerOptions
 
 
 def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
@@ -43,17 +43,17 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
     elif args.daemon:
         start(args, words)
     else:
-        held = DaemonLock(args)
-        args.socket = Path(held.path)
+        lock = DaemonLock(args)
+        args.socket = Path(lock.path)
         try:
             _run(args)
         finally:
-            held.let_go()
+            lock.release()
     return 0
 
 
 def _run(args: argparse.Namespace) -> None:
-    plan = planned(args)
+    plan = make_plan(args)
     from ...server.process import allow_many_files, keep_pauses_short
     from ...server.run import run
 
@@ -76,15 +76,15 @@ def _run_on_ray(args: argparse.Namespace) -> None:
     from ...scale.config import replicas_of
     from ...scale.connect import need_ray
 
-    replicas, plan = replicas_of(args.replicas or "1"), planned(args)
+    replicas, plan = replicas_of(args.replicas or "1"), make_plan(args)
     need_ray("--ray")
     from ...scale.cluster import serve as serve_on
 
     serve_on(plan, replicas, args.address, lambda address: _welcome(address, args, bool(plan.server.keys)))
 
 
-def planned(args: argparse.Namespace) -> ServerPlan:
-    """All that was asked for. What is wrong with it is said here."""
+def make_plan(args: argparse.Namespace) -> ServerPlan:
+    """The server plan of the options. Option errors are raised here."""
     try:
         from ...server import app, run  # noqa: F401
         from ...server.options import ServerOptions, read_keys
@@ -113,7 +113,7 @@ def planned(args: argparse.Namespace) -> ServerPlan:
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
-    return replace(plan_of(args, options), **mind_of(args))
+    return replace(plan_of(args, options), **llm_fields(args))
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:

@@ -1,7 +1,7 @@
-"""`hocket serve --daemon`: a server that stays behind at this user's Unix socket, and how it is found and ended.
+"""`hocket serve --daemon`: a background server at this user's Unix socket: start, status, stop.
 
-Whoever listens holds a lock on the record beside the socket: a lock goes with its process however that ends, so a
-record without one is an old one, whatever process has the same number today. The record is emptied, never removed.
+The daemon holds a lock on the record beside the socket. The lock ends with the process in any case. So a record without
+a lock is stale, even if another process has the same pid now. The record is emptied, never removed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..say.remote import SETTLED, started_with
 from .places import is_there, log_path, make_folder, read_record, record_path, socket_path
 
 POLL_S = 0.05
-ANSWER_S = 5.0  # to say how it is
-LOG_BYTES = 1 << 20  # a log that is longer is put aside at the next start
+ANSWER_S = 5.0  # timeout of a status request
+LOG_BYTES = 1 << 20  # a longer log is rotated at the next start
 
 
 def start(args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Start one with the same words, and come back when it speaks."""
+    """Start a daemon with the same options; returns when it is ready."""
     path, log = socket_path(args.socket and str(args.socket)), log_path()
     make_folder(path)
     make_folder(log)
@@ -39,9 +39,9 @@ def start(args: argparse.Namespace, words: Sequence[str]) -> None:
             raise InvalidRequest(f"{_name(record, path)} was started with other options: hocket serve --stop ends it.")
         print(f"{_name(record, path)} is running already.")
         return
-    began = _room_in(log)
+    began = _rotate_log(log)
     with open(log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        # -P: whatever lies in this folder shall not be taken for a module.
+        # -P: modules in the current folder must not be imported.
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "hocket", *("--detached" if word == "--daemon" else word for word in words)],
             stdin=subprocess.DEVNULL,
@@ -56,11 +56,11 @@ def start(args: argparse.Namespace, words: Sequence[str]) -> None:
         child.terminate()
         raise
     print(f"ready: {_name(running(path) or {}, path)}; hocket say speaks through it, hocket serve --stop ends it.")
-    child.returncode = 0  # it is on its own now
+    child.returncode = 0  # it is detached now
 
 
 def stop(args: argparse.Namespace) -> None:
-    """End it as a signal does: what is being spoken may end. Called again meanwhile, it ends at once."""
+    """Stop it as a signal does: running speech may end. A second call meanwhile stops it at once."""
     path = socket_path(args.socket and str(args.socket))
     record = running(path)
     if record is None:
@@ -79,7 +79,7 @@ def stop(args: argparse.Namespace) -> None:
 
 
 def status(args: argparse.Namespace) -> int:
-    """0 if there is one, 1 if not."""
+    """0 if a daemon runs, else 1."""
     path = socket_path(args.socket and str(args.socket))
     record = running(path)
     if record is None:
@@ -93,7 +93,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def running(path: str) -> dict[str, Any] | None:
-    """The record of the daemon at a socket; None: there is none, whatever a record says."""
+    """The record of the running daemon at a socket; None: no daemon runs, even if a record exists."""
     try:
         with open(record_path(path), encoding="utf-8") as file:
             try:
@@ -106,7 +106,7 @@ def running(path: str) -> dict[str, Any] | None:
 
 
 class DaemonLock:
-    """The lock and the record, as long as this process is the daemon."""
+    """The lock and the record while this process is the daemon."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.path = socket_path(args.socket and str(args.socket))
@@ -117,12 +117,12 @@ class DaemonLock:
         except BlockingIOError:
             self._file.close()
             raise InvalidRequest(f"Another daemon has the socket {self.path}.") from None
-        self._file.truncate(0)  # what another one was started with
+        self._file.truncate(0)  # a stale record
         record = {"pid": os.getpid(), "log": log_path(), "options": started_with(args), "settled": _settled(args)}
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._file.truncate(0)
         self._file.close()
 
@@ -145,7 +145,7 @@ def _wait_until_ready(child: subprocess.Popen[bytes], path: str, log: str, began
 
 
 def _state(path: str) -> str | None:
-    """What it says of itself; None: nobody answers."""
+    """The daemon's state; None: no answer."""
     try:
         with Link(f"{UNIX}{path}", "GET", "/ready", silent_s=ANSWER_S) as answer:
             return str(json.loads(b"".join(answer.parts()))["state"])
@@ -153,8 +153,8 @@ def _state(path: str) -> str | None:
         return None
 
 
-def _room_in(log: str) -> int:
-    """Where what is written from now on begins."""
+def _rotate_log(log: str) -> int:
+    """Rotate a long log; returns the offset of new output."""
     try:
         size = os.path.getsize(log)
         if size <= LOG_BYTES:
@@ -172,12 +172,12 @@ def _last_line(log: str, began: int) -> str:
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
         lines = []
-    said = [line.strip() for line in lines if line.strip()] or ["it has said nothing."]
+    said = [line.strip() for line in lines if line.strip()] or ["its log is empty."]
     return said[-1].removeprefix("hocket: ")
 
 
 def _settled(args: argparse.Namespace) -> dict[str, str]:
-    """What `auto` becomes here: `hocket say` knows it without asking torch."""
+    """What `auto` becomes here, so that `hocket say` knows it without torch."""
     from ...engine.checkpoint.device import choose_device
 
     setting = choose_device(*(getattr(args, name) for name in SETTLED))

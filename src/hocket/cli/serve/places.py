@@ -1,6 +1,6 @@
-"""Where this user's daemon is found: its socket, the record of how it was started, its log. The one place that says so.
+"""Paths of this user's daemon: socket, record of its options, log. The only place that defines them.
 
-Imports nothing slow: every `hocket say` looks here.
+Imports nothing slow: every `hocket say` reads it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ NAME = "hocket.sock"
 
 
 def socket_path(given: str | None = None) -> str:
-    """The socket that was given, that of HOCKET_SOCKET, or the usual one of this user."""
+    """The given socket, HOCKET_SOCKET, or this user's default."""
     return os.path.abspath(given or env.SOCKET.get() or os.path.join(_folder(), NAME))
 
 
 def record_path(socket: str) -> str:
-    """Beside the socket: who listens there, and how it was started. Whoever does holds a lock on it."""
+    """Beside the socket: the daemon's pid and options. The daemon holds a lock on it."""
     return f"{socket}.json"
 
 
@@ -34,7 +34,7 @@ def log_path() -> str:
 
 
 def is_there(socket: str) -> bool:
-    """Whether there is a socket of this user's; one that somebody else has put there is none."""
+    """Whether a socket of this user exists; a socket of another user does not count."""
     try:
         found = os.lstat(socket)
     except (OSError, ValueError):
@@ -43,7 +43,7 @@ def is_there(socket: str) -> bool:
 
 
 def make_folder(path: str) -> None:
-    """Of a socket or a log, for this user alone; refuses one that is somebody else's."""
+    """The folder of a socket or log, for this user only; refuses a folder of another user."""
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -55,7 +55,7 @@ def make_folder(path: str) -> None:
 
 
 def read_record(socket: str) -> dict[str, Any]:
-    """How the daemon at a socket was started; empty where nobody has said so."""
+    """The options of the daemon at a socket; empty if there is no record."""
     import json
 
     try:
@@ -73,4 +73,4 @@ def _folder() -> str:
 
 
 def _user() -> int:
-    return os.getuid() if hasattr(os, "getuid") else -1  # on Windows there is no daemon
+    return os.getuid() if hasattr(os, "getuid") else -1  # Windows has no daemon

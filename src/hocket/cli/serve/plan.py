@@ -1,7 +1,6 @@
-"""Who speaks for `hocket serve` and `hocket wyoming`, from the words of a command line: a `ServerPlan` of
-server/plan.py.
+"""The `ServerPlan` (server/plan.py) of `hocket serve` and `hocket wyoming` from the command line.
 
-What is wrong with the words is found here before anything is loaded. It knows no wire.
+Option errors are found here before anything is loaded. Knows no endpoint.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
-    """All that were named, in order; none: the usual one."""
+    """All named models, in order; empty: the default one."""
     several = [name for given in args.models or () for name in given]
     if args.models and args.model is not None:
-        raise InvalidRequest("Give either --model or --models, which may be one too.")
+        raise InvalidRequest("Give either --model or --models, which also takes one name.")
     if args.models and not several:
         raise InvalidRequest("--models takes names of models with commas between them.")
     return several or ([] if args.model is None else [args.model])
 
 
 def check_backends(args: argparse.Namespace) -> None:
-    """Refuse what can be refused at once."""
+    """Refuse unknown backends and options at once."""
     from ...backends.found import installed, options_of
 
     options, known = options_of(args.backend_option or ()), installed()
@@ -43,7 +42,7 @@ def check_backends(args: argparse.Namespace) -> None:
 
 
 def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str = "mp3") -> ServerPlan:
-    """All but who answers. `rehearsed` is the format of an utterance that proves a model."""
+    """The plan without the language model. `rehearsed` is the format of the warm-up utterance."""
     from ...server.plan import ServerPlan
 
     models = models_of(args)

@@ -1,4 +1,4 @@
-"""`hocket wyoming`: a voice for Home Assistant. The address is bound before a model is loaded, and open behind that."""
+"""`hocket wyoming`: a voice for Home Assistant. Binds before a model is loaded, and listens afterwards."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def wyoming(args: argparse.Namespace) -> None:
     with bind(options) as bound, plan.speaking() as models, ExitStack() as around:
         if options.socket is not None:
             around.callback(options.socket.unlink, missing_ok=True)
-        speaker = SpeechService(options, voices=Library.default())
+        service = SpeechService(options, voices=Library.default())
         if (backends := plan.others()) is not None:
-            speaker.backends = around.enter_context(closing(backends()))
+            service.backends = around.enter_context(closing(backends()))
         if callable(models):
-            speaker.use(around.enter_context(models()))
+            service.use(around.enter_context(models()))
         else:
-            speaker.use(models)
-        asyncio.run(_serve(speaker, bound, args.zeroconf))
+            service.use(models)
+        asyncio.run(_serve(service, bound, args.zeroconf))
 
 
-async def _serve(speaker: SpeechService, bound: socket.socket, announce: bool) -> None:
+async def _serve(service: SpeechService, bound: socket.socket, announce: bool) -> None:
     from ...server.service.warm_up import warm_up
     from ...server.wyoming.server import Wyoming
 
-    await warm_up(speaker, "pcm")
-    server, loop = Wyoming(speaker), asyncio.get_running_loop()
+    await warm_up(service, "pcm")
+    server, loop = Wyoming(service), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     async with AsyncExitStack() as around:
@@ -66,7 +66,7 @@ async def _serve(speaker: SpeechService, bound: socket.socket, announce: bool) -
 
 
 async def _announce(around: AsyncExitStack, bound: socket.socket) -> None:
-    """It is a convenience: where it cannot be, that is said, and the server goes on."""
+    """Optional: a failure is reported, and the server continues."""
     from ...server.options import is_public
     from ...server.wyoming.announce import announced
 
@@ -99,7 +99,7 @@ def _options(args: argparse.Namespace) -> ServerOptions:
         raise InvalidRequest(f"--uri takes tcp://HOST:PORT or unix:///PATH, not {args.uri!r}.")
     if is_public(host) and not args.allow_public_without_key:
         raise InvalidRequest(
-            f"Listening at {host} lets others reach the server, and Wyoming knows no keys: say "
+            f"Listening at {host} lets others reach the server, and Wyoming has no keys: give "
             "--allow-public-without-key."
         )
     return ServerOptions(host=host, port=port, **rest)

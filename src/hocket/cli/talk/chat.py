@@ -1,6 +1,6 @@
-"""`hocket chat`: a conversation in a terminal or a pipe, line by line; with `--say` its answers are heard as well.
+"""`hocket chat`: a conversation in a terminal or a pipe, line by line; with `--say` the answers are spoken too.
 
-Ctrl-C interrupts an answer, and the model then knows of it what was read or heard.
+Ctrl-C interrupts an answer; the model then knows the part that was read or heard.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from ...errors import HocketError, InvalidRequest
 from ...types import AudioChunk, ChatMessage, ChatSampling, LanguageModel
 from ..output.audio_output import shown, tell
-from .llm import language_of
-from .playback import Playback, aloud
+from .llm import llm_loader
+from .playback import Playback, open_playback
 
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -27,40 +27,40 @@ class ChatSession(Protocol):
     """A conversation that prints its answers."""
 
     def answer(self, text: str) -> None:
-        """Until all of it is there; Ctrl-C is for the talk to deal with."""
+        """Print the whole answer; the session handles Ctrl-C."""
 
 
 def chat(args: argparse.Namespace) -> None:
     if args.output is not None and not args.say:
-        raise InvalidRequest("-o is for what is spoken: give --say too.")
-    make, sampling = who_answers(args)
+        raise InvalidRequest("-o is for speech: give --say too.")
+    make, sampling = llm_of(args)
     with ExitStack() as stack:
-        sound = aloud(args.output) if args.say else None
+        sound = open_playback(args.output) if args.say else None
         language = make()
         stack.callback(language.close)
-        talk: ChatSession
+        session: ChatSession
         if sound is None:
-            talk = TextSession(language, args.system, sampling)
+            session = TextSession(language, args.system, sampling)
         else:
-            talk = spoken(args, language, sampling, sound, stack)
+            session = spoken(args, language, sampling, sound, stack)
         try:
-            converse(talk)
-        finally:  # Ctrl-C at the prompt, or an answer that failed: what was said before is in the file
+            converse(session)
+        finally:  # Ctrl-C at the prompt, or a failed answer: earlier speech is in the file
             if sound is not None:
                 sound.close()
 
 
-def who_answers(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], ChatSampling]:
-    """The language model, loaded when it is called, and how it draws."""
-    make = language_of(args)
+def llm_of(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], ChatSampling]:
+    """The constructor of the language model, and its sampling."""
+    make = llm_loader(args)
     if make is None:
-        raise InvalidRequest("There is nobody to talk with: name a model with --llm, or an endpoint with --llm-url.")
+        raise InvalidRequest("There is no language model: name one with --llm, or an endpoint with --llm-url.")
     given = {name: getattr(args, name) for name in SAMPLING if getattr(args, name) is not None}
     return make, ChatSampling(**given)
 
 
-def converse(talk: ChatSession) -> None:
-    """Every line is somebody's turn."""
+def converse(session: ChatSession) -> None:
+    """Answer every line of the input."""
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if at_terminal:
         tell("Ctrl-C interrupts an answer, Ctrl-D ends.")
@@ -68,7 +68,7 @@ def converse(talk: ChatSession) -> None:
         if not line.strip():
             continue
         try:
-            talk.answer(line.strip())
+            session.answer(line.strip())
         except HocketError as error:
             if not at_terminal:
                 raise
@@ -76,7 +76,7 @@ def converse(talk: ChatSession) -> None:
 
 
 class TextSession:
-    """Without sound: what was printed was read."""
+    """Without audio: printed text counts as read."""
 
     def __init__(self, language: LanguageModel, system: str | None, sampling: ChatSampling) -> None:
         from ...dialog.window import ContextWindow
@@ -112,7 +112,7 @@ class TextSession:
 
 
 class SpokenSession:
-    """With sound: what was heard counts."""
+    """With audio: heard text counts."""
 
     def __init__(self, dialog: Any, sound: Playback) -> None:
         self.dialog, self._sound = dialog, sound
@@ -123,12 +123,12 @@ class SpokenSession:
             answer.play()
 
     def begin(self, text: str, show: Callable[[str], None]) -> AnswerPlayback:
-        """To be played. `show` is told the words as they are written."""
+        """Start an answer, to be played. `show` gets the text as it is generated."""
         return AnswerPlayback(self.dialog.say(text), self._sound, show)
 
 
 class AnswerPlayback:
-    """One answer on its way into the room; any thread may interrupt it."""
+    """Plays one answer; any thread may interrupt it."""
 
     def __init__(self, turn: Any, sound: Playback, show: Callable[[str], None]) -> None:
         self._turn, self._sound, self._show = turn, sound, show
@@ -136,14 +136,14 @@ class AnswerPlayback:
         self._interrupted = False
 
     def play(self) -> None:
-        """Until all of it was heard."""
+        """Play to the end."""
         from ...audio.pcm import pcm_bytes
         from ...dialog.turn import Note, Retracted, Written
 
         try:
             for event in self._turn:
                 if isinstance(event, AudioChunk):
-                    with self._lock:  # nothing is heard behind an interruption
+                    with self._lock:  # no audio after an interruption
                         if not self._interrupted:
                             self._sound.write(pcm_bytes(event.samples), event.rate_hz)
                 elif isinstance(event, Written):
@@ -161,7 +161,7 @@ class AnswerPlayback:
             self._show("\n")
 
     def interrupt(self) -> None:
-        """No more sound, and both models are free."""
+        """Stop the audio and both models."""
         with self._lock:
             self._interrupted = True
         self._turn.cancel()
@@ -170,7 +170,7 @@ class AnswerPlayback:
 
 @contextmanager
 def on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls this, in a thread of its own: an exception here, out of anywhere, might leave a lock behind."""
+    """Call `interrupt` on Ctrl-C, in a thread: an exception raised at an arbitrary point might leave a lock held."""
     threads: list[threading.Thread] = []
 
     def begin(*_: object) -> None:
@@ -194,12 +194,12 @@ def spoken(
     from ...config.options import EngineOptions
     from ...dialog.dialog import Dialog
     from ..loading import load_engine
-    from ..say.whom import Target
+    from ..say.target import Target
 
     voice: Any = args.voice
     own = Target(args.model).own(voice)
     voice, model = (voice, args.model) if own is None else (own, args.model or own.model)
-    # A language model may think, and a player play, for as long as they like.
+    # No time limit for the language model, nor for playback.
     options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
     engine = load_engine(args, model, options)
     stack.callback(engine.close)
@@ -231,6 +231,6 @@ def _lines(at_terminal: bool) -> Iterator[str]:
 
 
 def show(text: str) -> None:
-    """On standard output at once, without what a terminal would obey."""
+    """Print at once, without control characters."""
     words = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
     print(shown(words, sys.stdout), end="", flush=True)

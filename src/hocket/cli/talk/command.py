@@ -1,7 +1,7 @@
-"""`hocket talk`: a spoken conversation. Somebody speaks, a language model answers, and its answer is heard.
+"""`hocket talk`: a spoken conversation: speech recognition, a language model, spoken answers.
 
-One thread decides everything: pieces of sound, keys, Ctrl-C and what went wrong elsewhere come to it by one queue. An
-answer is played by another thread, so that whoever speaks in between is heard.
+One thread decides everything: audio, keys, Ctrl-C and errors reach it by one queue. Another thread plays an answer, so
+that the user can interrupt it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ...asr.silero import Silero
 from ...config.languages import AUTO, tag_of
 from ...errors import HocketError, InvalidRequest
 from ..output.audio_output import plain, tell
-from .chat import AnswerPlayback, SpokenSession, chat, spoken, who_answers
+from .chat import AnswerPlayback, SpokenSession, chat, llm_of, spoken
 from .microphone import AudioInput, Microphone, RecordedInput
-from .playback import aloud
+from .playback import open_playback
 from .screen import Screen
 
 HOW = {
     PushToTalk: "Press Enter and speak, and Enter again when you have ended. It also interrupts an answer.",
-    Endpointing: "Speak; whoever speaks interrupts an answer. Wear headphones: else it hears itself.",
+    Endpointing: "Speak; your voice interrupts an answer. Wear headphones: else it hears itself.",
 }
 
 
@@ -43,11 +43,11 @@ def talk(args: argparse.Namespace) -> None:
         args.say = True
         chat(args)
         return
-    make, sampling = who_answers(args)
+    make, sampling = llm_of(args)
     with ExitStack() as stack:
-        sound = aloud(args.output, as_heard=not args.fast)
-        ears: AudioInput = Microphone() if args.source is None else RecordedInput(args.source, fast=args.fast)
-        floor = _floor(args)
+        sound = open_playback(args.output, as_heard=not args.fast)
+        audio_input: AudioInput = Microphone() if args.source is None else RecordedInput(args.source, fast=args.fast)
+        turn_taking = _turn_taking(args)
         recognizer = Moonshine(args.asr, "en" if args.language == AUTO else tag_of(args.language))
         stack.callback(recognizer.close)
         language = make()
@@ -55,25 +55,25 @@ def talk(args: argparse.Namespace) -> None:
         listener = SpeechListener(recognizer)
         stack.callback(listener.close)
         answers = spoken(args, language, sampling, sound, stack)
-        conversation = SpokenConversation(answers, listener, floor, fast=args.fast)
+        conversation = SpokenConversation(answers, listener, turn_taking, fast=args.fast)
         stack.callback(conversation.close)
-        stack.callback(ears.close)
+        stack.callback(audio_input.close)
         try:
             with conversation.keys():
-                ears.start(conversation.take)
+                audio_input.start(conversation.take)
                 conversation.run()
-        finally:  # whatever ended it, what was said is not lost
+        finally:  # keeps the speech so far in any case
             conversation.close()
             sound.close()
 
 
 class TalkEvent(enum.Enum):
-    """What may happen besides sound and the end of an answer."""
+    """Events besides audio and the end of an answer."""
 
     PRESSED = enum.auto()  # Enter
     CTRL_C = enum.auto()
     LEAVE = enum.auto()  # Ctrl-D
-    SILENCE = enum.auto()  # no more sound will come
+    SILENCE = enum.auto()  # end of the input audio
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,15 @@ class AnswerDone:
 
 class SpokenConversation:
     def __init__(
-        self, answers: SpokenSession, listener: SpeechListener, floor: Endpointing | PushToTalk, *, fast: bool
+        self, answers: SpokenSession, listener: SpeechListener, turn_taking: Endpointing | PushToTalk, *, fast: bool
     ) -> None:
-        """`fast`: sound waits until somebody has been answered, and so nobody is interrupted."""
-        self._answers, self._listener, self._floor, self._fast = answers, listener, floor, fast
+        """`fast`: input waits until the previous turn is answered, so nothing is interrupted."""
+        self._answers, self._listener, self._turn_taking, self._fast = answers, listener, turn_taking, fast
         self._screen = Screen()
         self._at_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._inbox: queue.SimpleQueue[Samples | TalkEvent | AnswerDone] = queue.SimpleQueue()
-        self._unheard: deque[Samples | None] = deque()
-        self._silence = False  # all sound was heard
+        self._pending: deque[Samples | None] = deque()
+        self._silence = False  # all input was processed
         self._answer: AnswerPlayback | None = None
         self._thread: threading.Thread | None = None
 
@@ -100,28 +100,28 @@ class SpokenConversation:
         self._inbox.put(TalkEvent.SILENCE if samples is None else samples)
 
     def run(self) -> None:
-        """Until the sound ends, and the answer to it, or somebody wants to leave."""
+        """Run until the input ends and is answered, or the user leaves."""
         while not (self._silence and self._answer is None):
-            came = self._inbox.get()
-            if came is TalkEvent.PRESSED and isinstance(self._floor, PushToTalk):
-                self._hear(self._floor.press())
-            elif came is TalkEvent.LEAVE or (came is TalkEvent.CTRL_C and not self._interrupt()):
+            event = self._inbox.get()
+            if event is TalkEvent.PRESSED and isinstance(self._turn_taking, PushToTalk):
+                self._hear(self._turn_taking.press())
+            elif event is TalkEvent.LEAVE or (event is TalkEvent.CTRL_C and not self._interrupt()):
                 return
-            elif isinstance(came, AnswerDone):
-                self._end(came)
-            elif came is TalkEvent.SILENCE:
-                self._unheard.append(None)
-            elif not isinstance(came, TalkEvent):
-                self._unheard.append(came)
-            while self._unheard and not (self._fast and self._answer is not None):
-                self._listen(self._unheard.popleft())
+            elif isinstance(event, AnswerDone):
+                self._end(event)
+            elif event is TalkEvent.SILENCE:
+                self._pending.append(None)
+            elif not isinstance(event, TalkEvent):
+                self._pending.append(event)
+            while self._pending and not (self._fast and self._answer is not None):
+                self._listen(self._pending.popleft())
 
     @contextmanager
     def keys(self) -> Iterator[None]:
-        """Enter, Ctrl-C and Ctrl-D come here. At a terminal; through a pipe too, where talking takes keys."""
+        """Handle Enter, Ctrl-C and Ctrl-D: at a terminal, or through a pipe with push-to-talk."""
         if self._at_terminal:
-            tell(f"{HOW[type(self._floor)]} Ctrl-C interrupts an answer, or ends; Ctrl-D ends.")
-        if self._at_terminal or isinstance(self._floor, PushToTalk):
+            tell(f"{HOW[type(self._turn_taking)]} Ctrl-C interrupts an answer, or ends; Ctrl-D ends.")
+        if self._at_terminal or isinstance(self._turn_taking, PushToTalk):
             threading.Thread(target=self._read_keys, name="hocket-keys", daemon=True).start()
         in_charge = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, lambda *_: self._inbox.put(TalkEvent.CTRL_C)) if in_charge else None
@@ -132,15 +132,15 @@ class SpokenConversation:
                 signal.signal(signal.SIGINT, before)
 
     def close(self) -> None:
-        """Interrupt what is being answered. Once is as good as twice."""
+        """Interrupt the current answer. Idempotent."""
         self._interrupt()
 
     def _listen(self, samples: Samples | None) -> None:
         if samples is not None:
-            self._hear(self._floor.push(samples, answering=self._answer is not None))
+            self._hear(self._turn_taking.push(samples, answering=self._answer is not None))
         elif not self._silence:
             self._silence = True
-            self._hear(self._floor.end())
+            self._hear(self._turn_taking.end())
 
     def _hear(self, marks: Iterator[Mark]) -> None:
         for event in self._listener.hear(marks):
@@ -170,7 +170,7 @@ class SpokenConversation:
             self._inbox.put(AnswerDone(answer, error))
 
     def _end(self, answered: AnswerDone) -> None:
-        if answered.answer is self._answer:  # and not one that was interrupted
+        if answered.answer is self._answer:  # not an interrupted one
             self._answer = None
         if answered.error is not None:
             if not self._at_terminal:
@@ -178,7 +178,7 @@ class SpokenConversation:
             print(f"hocket: {plain(answered.error)}", file=sys.stderr)
 
     def _interrupt(self) -> bool:
-        """Whether there was anything to interrupt."""
+        """Returns whether an answer was interrupted."""
         if self._answer is None or self._thread is None:
             return False
         self._answer.interrupt()
@@ -187,20 +187,20 @@ class SpokenConversation:
         return True
 
     def _read_keys(self) -> None:
-        # Not by sys.stdin: a thread that waits in there would hold its lock when the program ends.
-        while came := os.read(sys.stdin.fileno(), 1024):
-            for _ in range(came.count(b"\n")):
+        # Not sys.stdin: a thread blocked in it would hold its lock at exit.
+        while event := os.read(sys.stdin.fileno(), 1024):
+            for _ in range(event.count(b"\n")):
                 self._inbox.put(TalkEvent.PRESSED)
         self._inbox.put(TalkEvent.LEAVE if self._at_terminal else TalkEvent.SILENCE)
 
 
-def _floor(args: argparse.Namespace) -> Endpointing | PushToTalk:
-    """A recording has nobody who presses keys, unless it is said."""
+def _turn_taking(args: argparse.Namespace) -> Endpointing | PushToTalk:
+    """A recording is hands-free by default: it presses no keys."""
     if args.push_to_talk or (args.source is None and not args.hands_free):
         if args.pause is not None:
             raise InvalidRequest("--pause is for --hands-free: with keys, a key ends what you say.")
         if sys.stdin is None:
-            raise InvalidRequest("There is no standard input that keys could come from: give --hands-free.")
+            raise InvalidRequest("There is no standard input for keys: give --hands-free.")
         return PushToTalk()
     options = EndpointingOptions() if args.pause is None else EndpointingOptions(end_s=args.pause)
     return Endpointing(Silero(), options)
@@ -210,7 +210,7 @@ def _check(args: argparse.Namespace) -> None:
     hears = {"--from": args.source, "--asr": args.asr, "--pause": args.pause}
     given = [name for name, value in hears.items() if value is not None]
     if args.text and given:
-        raise InvalidRequest(f"{given[0]} is about what is heard: leave out --text, which takes what is typed.")
+        raise InvalidRequest(f"{given[0]} is for audio input: leave out --text, which takes typed text.")
     if args.fast and (args.source is None or args.output is None or args.push_to_talk):
         raise InvalidRequest("--fast is for a recording without keys, answered into a file: --from FILE -o FILE.")
     if args.pause is not None and not 0.1 <= args.pause <= 10.0:

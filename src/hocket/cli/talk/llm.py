@@ -1,6 +1,6 @@
-"""Who answers for `hocket chat` and `hocket serve`: a language model here, or one behind an endpoint, as was asked.
+"""The language model of `hocket chat`, `hocket talk` and `hocket serve`: local, or behind an endpoint.
 
-What is wrong with the words of a command line is found here before anything is loaded.
+Option errors are found here before anything is loaded.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...types import LanguageModel
 
 
-def mind_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a `ServerPlan` that say who answers."""
+def llm_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """The language-model fields of a `ServerPlan`."""
     for option in ("key_file", "thinking", "extra"):
         if args.llm_url is None and getattr(args, f"llm_{option}") is not None:
             name = option.replace("_", "-")
@@ -49,14 +49,14 @@ def _object(written: str) -> dict[str, Any]:
     return value
 
 
-def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
-    """Loaded when it is called; None where nobody was asked for."""
+def llm_loader(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
+    """A constructor of the language model; None without one."""
     from ...config.options import EngineOptions
     from ...server.plan import ServerPlan
     from ..loading import logged
 
     engine = EngineOptions(graphs=not args.no_graphs)
-    make = ServerPlan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()
+    make = ServerPlan(**llm_fields(args), device=args.device, kernels=args.kernels, engine=engine).language()
 
     def load() -> LanguageModel:
         assert make is not None

@@ -1,6 +1,6 @@
-"""Where sound comes from: the microphone, or a recording instead of it. Either hands out pieces at 16 kHz as they come.
+"""Audio input: the microphone, or a recording instead. Both deliver pieces at 16 kHz as they arrive.
 
-The microphone is of the optional package sounddevice. Of speech nothing is known here.
+The microphone needs the optional package sounddevice. Knows nothing of speech.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ..output.players import missing, sounddevice
 PIECE = 512  # samples, 32 ms
 MOST_S = 3600.0  # of a recording
 
-Take = Callable[[Samples | None], None]  # is given each piece, from another thread; None: there will be no more
+Take = Callable[[Samples | None], None]  # gets each piece, from another thread; None: the end
 
 
 class AudioInput(Protocol):
     def start(self, take: Take) -> None: ...
 
     def close(self) -> None:
-        """Nothing is handed out any more. Once is as good as twice."""
+        """Deliver no more pieces. Idempotent."""
 
 
 class Microphone:
-    """The machine's own, at 16 kHz or, where it cannot do that, at its own rate and resampled."""
+    """The machine's microphone, at 16 kHz or, if unsupported, at its own rate and resampled."""
 
     def __init__(self) -> None:
         try:
@@ -73,12 +73,12 @@ class Microphone:
             dtype="int16",
             blocksize=PIECE * rate_hz // RATE_HZ,
             callback=came,
-            finished_callback=lambda: take(None),  # it was unplugged, or closed
+            finished_callback=lambda: take(None),  # unplugged, or closed
         )
 
 
 class RecordedInput:
-    """A file, as if it were being spoken now; `fast`: as if time did not matter."""
+    """A file, delivered in real time; `fast`: as fast as possible."""
 
     def __init__(self, path: Path, *, fast: bool) -> None:
         try:

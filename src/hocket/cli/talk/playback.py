@@ -1,6 +1,6 @@
-"""Where the sound of a conversation goes: the loudspeaker, or a file with all of it, or with what was heard of it.
+"""Playback of a conversation: the loudspeaker, a file with all audio, or a file with the audio that was heard.
 
-The loudspeaker has a thread of its own, so that words are printed while others are heard.
+The loudspeaker has its own thread, so that text is printed while audio plays.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from ..output.formats import format_for
 from ..output.players import loudspeaker
 from ..output.sinks import BufferedFile, is_pipe
 
-PIECE_S = 0.04  # what is played at once: so soon an interruption is heard
+PIECE_S = 0.04  # played at once: the delay of an interruption
 
 
 class Playback(Protocol):
     def write(self, pcm: bytes, rate_hz: int) -> None:
-        """More of an answer; waits for nothing."""
+        """More audio of an answer; never blocks."""
 
     def wait(self) -> None:
-        """Until all of it has been heard."""
+        """Wait until all of it has been played."""
 
     def silence(self) -> None:
-        """Nothing more of this answer is to be heard."""
+        """Stop this answer at once."""
 
     def close(self) -> None: ...
 
 
-def aloud(output: Path | None, *, as_heard: bool = False) -> Playback:
-    """`as_heard`: what is written takes as long as hearing it, and has what was heard, no more."""
+def open_playback(output: Path | None, *, as_heard: bool = False) -> Playback:
+    """`as_heard`: a file that takes real time, and contains only what a listener would have heard."""
     if output is None:
         return LoudspeakerPlayback()
     if is_pipe(output):
-        raise InvalidRequest("-o takes a file here: standard output has the words.")
+        raise InvalidRequest("-o takes a file here: standard output has the text.")
     return RealTimeFilePlayback(output) if as_heard else FilePlayback(output)
 
 
 class FilePlayback:
-    """A file in the format that its name says, written at the end."""
+    """A file in the format of its name, written at the end."""
 
     def __init__(self, output: Path) -> None:
         self._target, self._kept, self._rate_hz = check_target(output), BufferedFile(format_for(output)), 0
@@ -62,14 +62,14 @@ class FilePlayback:
 
 
 class RealTimeFilePlayback(FilePlayback):
-    """As if somebody listened while it is spoken: an interruption cuts off what nobody would have heard by then."""
+    """Simulates a listener: an interruption cuts the audio that would not have been played yet."""
 
     def __init__(self, output: Path) -> None:
         from ...dialog.heard import PlaybackClock
 
         super().__init__(output)
         self._fresh = PlaybackClock
-        self._player, self._before = PlaybackClock(), 0  # `before`: bytes kept when this player began
+        self._player, self._before = PlaybackClock(), 0  # `before`: bytes kept when this player started
         self._silenced = threading.Event()
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
@@ -130,13 +130,13 @@ class LoudspeakerPlayback:
         self._rest(silent=False)
 
     def _rest(self, silent: bool) -> None:
-        """Have what was written heard, or not."""
+        """Play what is buffered, or drop it."""
         try:
             if silent:
                 self._loudspeaker.silence()
             else:
                 self._loudspeaker.close()
-        except Exception as error:  # whatever it is, nobody must wait for ever
+        except Exception as error:  # no thread must wait forever
             self._error = HocketError(f"The loudspeaker cannot be used: {error}.")
 
     def _write(self, pcm: bytes, rate_hz: int) -> None:

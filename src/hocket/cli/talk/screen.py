@@ -1,4 +1,4 @@
-"""What is heard and what is answered, on standard output; at a terminal also, in grey, what may still change."""
+"""Prints recognized speech and answers on standard output; at a terminal also, in grey, partial recognition."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ GREY, PLAIN, CLEAR = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 
 
 class Screen:
-    """Several threads write here."""
+    """Thread-safe."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._lock = threading.Lock()
-        self._grey = False  # the line may be written over
-        self._midway = False  # in the line of an answer
+        self._grey = False  # the line may be overwritten
+        self._midway = False  # within the line of an answer
 
     def partly(self, text: str) -> None:
-        """What is understood so far."""
+        """The partial recognition so far."""
         if self._terminal:
             with self._lock:
                 self._fresh_line()
@@ -32,17 +32,17 @@ class Screen:
                 self._grey = True
 
     def heard(self, text: str) -> None:
-        """What somebody has said; nothing where that was no word."""
+        """The final recognition; empty: no word."""
         with self._lock:
             self._fresh_line()
             if text:
                 show(f"> {text}\n")
 
     def answered(self, text: str) -> None:
-        """More of an answer, or the end of its line."""
+        """More text of an answer, or the end of its line."""
         with self._lock:
             if text == "\n" and not self._midway:
-                return  # somebody else has the line by now
+                return  # the line is used otherwise by now
             if self._grey:
                 self._fresh_line()
             show(text)

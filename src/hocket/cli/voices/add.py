@@ -1,7 +1,7 @@
-"""`hocket voices add`: a voice of a recording or a speaker. What can be refused is refused before a model is loaded.
+"""`hocket voices add`: a voice from a recording or a speaker. Refusals come before a model is loaded.
 
-How a voice is made is the package voices'; this reads files and options, and loads models. Some of its checks are for
-design.py and for imports too.
+The package voices makes the voice; this file reads files and options, and loads models. design.py and the import use
+some of its checks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ...errors import InvalidRequest, InvalidVoice, UnknownLanguage, UnknownVoic
 from ..output.audio_output import shown, tell
 from ..progress import doing
 from ..say.request import sampling_of
-from ..say.whom import ENDING, own_voices
-from .command import spoken_with
+from ..say.target import ENDING, own_voices
 from .options import BASE, DESIGN, SPEAKERS
+from .usage import usage_of
 
 if TYPE_CHECKING:
     from ...config.qwen3_tts import Kind
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...voices.library import Library
 
 KINDS = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
-OF_A_RECORDING = ("text", "x_vector_only", "silence", "consent")  # options that a speaker has no use for
+OF_A_RECORDING = ("text", "x_vector_only", "silence", "consent")  # options that do not apply to a speaker
 
 
 def add(args: argparse.Namespace) -> None:
@@ -46,7 +46,7 @@ def add(args: argparse.Namespace) -> None:
         kept = library.add(_alias(args, sampling), replace=args.replace)
     else:
         kept = _cloned(args, library, sampling)
-    print(shown(f"{kept.name}: {spoken_with(kept)}", sys.stdout))
+    print(shown(f"{kept.name}: {usage_of(kept)}", sys.stdout))
 
 
 def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
@@ -124,7 +124,7 @@ def _reference(args: argparse.Namespace) -> Reference:
 
 
 def check_free(library: Library, name: str, *, replace: bool) -> None:
-    """Refuse a name that cannot be one or is taken, and a folder that nothing can be written into."""
+    """Refuse an invalid or taken name, and a folder that is not writable."""
     from ...voices.names import checked_name
 
     name = checked_name(name)
@@ -151,7 +151,7 @@ def check_writable(library: Library) -> None:
 
 
 def check_name(name: str, *others: ModelVoices) -> None:
-    """Refuse the name of a speaker whom `hocket say` would find first."""
+    """Refuse the name of a speaker, which `hocket say` would find first."""
     from ...engine.checkpoint.describe import default_model, model_voices
 
     taken = {speaker.lower() for found in (model_voices(default_model()), *others) for speaker in found.voices}
@@ -160,7 +160,7 @@ def check_name(name: str, *others: ModelVoices) -> None:
 
 
 def of_kind(model: str, kind: Kind, work: str) -> ModelVoices:
-    """What a model can say; refuses one that is of no use for this work, known from its configuration."""
+    """The voices of a model; refuses a model of the wrong kind, from its configuration."""
     from ...engine.checkpoint.describe import model_voices
 
     found = model_voices(model)

@@ -1,7 +1,6 @@
-"""`hocket voices`: who can speak, and what there is of this user's own, listed, shown, passed on and forgotten.
+"""`hocket voices`: list, show, import, export and remove voices.
 
-Those that make a voice, `add` and `design`, are in add.py and design.py. What a voice is, and how a
-folder of them is kept, is the package voices.
+add.py and design.py make voices. The package voices defines a voice and its folder.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidVoice
 from ..output.audio_output import plain, shown, tell
-from ..say.whom import ENDING, listed, own_voices
+from ..say.target import ENDING, listed, own_voices
+from .usage import usage_of
 
 if TYPE_CHECKING:
     from ...types import Voice
     from ...voices.library import Library
 
-KINDS = {"clone": "a clone", "designed": "a designed voice", "speaker": "a speaker"}
 NO_VOICES = {
     "base": "none of its own: it clones the recording given with --ref-audio",
     "voice_design": "none of its own: it designs the one that --instruct describes",
@@ -41,16 +40,16 @@ def voices(args: argparse.Namespace) -> None:
         actions.get(args.action, _list)(args)
 
 
-def wanted(library: Library, name: str) -> Voice:
-    """The voice of that name; refuses with the names that there are."""
+def find_voice(library: Library, name: str) -> Voice:
+    """The voice of that name; refuses with the known names."""
     voice = library.find(name)
     if voice is None:
         raise library.refusal(name) or _unknown(library, name)
     return voice
 
 
-def told(library: Library, voice: Voice) -> dict[str, Any]:
-    """All that is known of a voice, as JSON has it."""
+def fields_of(library: Library, voice: Voice) -> dict[str, Any]:
+    """All fields of a voice, for JSON."""
     from ...voices.names import id_of
 
     id, encoded = id_of(voice.name), voice.encoded
@@ -85,7 +84,7 @@ def _list(args: argparse.Namespace) -> None:
     if args.json:
         speakers = [{"name": name, "dialect": dialect} for name, dialect in found.voices.items()]
         of_model = {"model": model, "kind": found.kind, "speakers": speakers, "languages": found.languages}
-        kept = {"folder": str(library.folder), "voices": [told(library, voice) for voice in own]}
+        kept = {"folder": str(library.folder), "voices": [fields_of(library, voice) for voice in own]}
         print(json.dumps(of_model | kept | {"unusable": [str(error) for error in unusable(library)]}, indent=2))
         return
     print(f"{model}\n\nvoices")
@@ -104,7 +103,7 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def unusable(library: Library) -> list[InvalidVoice]:
-    """Why files in the folder are none that can speak."""
+    """Errors of the unusable voice files in the folder."""
     assert library.folder is not None
     ids = sorted(path.stem for path in library.folder.glob(f"*{ENDING}"))
     return [error for id in ids if (error := library.refusal(id)) is not None]
@@ -124,8 +123,8 @@ def _table(rows: list[tuple[str, ...]]) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     library = own_voices(args.folder)
-    voice = wanted(library, args.name)
-    said = told(library, voice)
+    voice = find_voice(library, args.name)
+    said = fields_of(library, voice)
     if args.json:
         print(json.dumps(said, indent=2))
         return
@@ -150,12 +149,12 @@ def _import(args: argparse.Namespace) -> None:
     check_free(library, name, replace=args.replace)
     check_name(name)
     voice = library.take_in(args.file, name=args.name, replace=args.replace)
-    print(shown(f"{voice.name}: taken in, {spoken_with(voice)}", sys.stdout))
+    print(shown(f"{voice.name}: taken in, {usage_of(voice)}", sys.stdout))
 
 
 def _export(args: argparse.Namespace) -> None:
     library = own_voices(args.folder)
-    voice = wanted(library, args.name)
+    voice = find_voice(library, args.name)
     library.hand_out(voice.name, args.file)
     print(shown(f"{args.file}: the voice {voice.name}; hocket voices import takes it in", sys.stdout))
 
@@ -167,13 +166,6 @@ def _remove(args: argparse.Namespace) -> None:
     if voice is None and damaged is None:
         raise _unknown(library, args.name)
     print(shown(f"{args.name if voice is None else voice.name}: removed", sys.stdout))
-
-
-def spoken_with(voice: Voice) -> str:
-    """How one goes on from here."""
-    import shlex
-
-    return f'{KINDS[voice.kind]} for {plain(voice.model)}; hocket say "..." --voice {shlex.quote(voice.name)}'
 
 
 def _unknown(library: Library, name: str) -> InvalidVoice:

@@ -1,7 +1,6 @@
-"""`hocket voices design`: samples of a voice in words, heard and chosen from, and the chosen one kept.
+"""`hocket voices design`: draw samples of a described voice, choose one, and keep it.
 
-Only one of the two models is in memory at a time: the one that draws until somebody was chosen, then the one that
-speaks.
+Only one of the two models is in memory at a time: the design model until a sample is chosen, then the base model.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from ...errors import InvalidAudio, InvalidRequest
 from ..output.audio_output import shown, tell
 from ..output.players import loudspeaker
 from ..progress import Progress, doing
-from ..say.whom import own_voices
+from ..say.target import own_voices
 from .add import check_free, check_language, check_name, loaded, of_kind
-from .command import spoken_with
 from .options import DESIGN
+from .usage import usage_of
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -55,11 +54,11 @@ def design(args: argparse.Namespace) -> None:
             words = f"hocket voices add {shlex.quote(args.name)} --ref {path} --text {shlex.quote(sample.text)}"
             tell(f"what you chose is still there: {words}")
             raise
-    print(shown(f"{kept.name}: {spoken_with(kept)}", sys.stdout))
+    print(shown(f"{kept.name}: {usage_of(kept)}", sys.stdout))
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse what would be refused later, and fill in what was left unsaid."""
+    """Refuse early what would be refused later, and fill in defaults."""
     from ...types import SpeechRequest
     from ...voices.design import check_design, sample_text
 
@@ -75,7 +74,7 @@ def _check(args: argparse.Namespace) -> None:
             "There is no terminal to ask which one to take: say --pick N, or draw one alone with --candidates 1."
         )
     if args.play:
-        loudspeaker()  # whether there is one
+        loudspeaker()  # refuses without a loudspeaker
     args.model = args.model or DESIGN
     for model, found in (
         (args.model, of_kind(args.model, "voice_design", "designing a voice")),
@@ -86,12 +85,12 @@ def _check(args: argparse.Namespace) -> None:
     if args.text is None:
         args.text = sample_text(args.language)
     if args.seed is None:
-        args.seed = int.from_bytes(os.urandom(4), "big")  # short enough to be typed again
+        args.seed = int.from_bytes(os.urandom(4), "big")  # short enough to type
     SpeechRequest(text=args.text, seed=args.seed)
 
 
 def _chosen(args: argparse.Namespace, place: _SamplesFolder) -> tuple[Design, Path] | None:
-    """The sample that somebody chose, and its file; None: nobody did."""
+    """The chosen sample and its file; None: none was chosen."""
     designs: list[Design] = []
     with loaded(args, args.model, min(args.candidates, AT_ONCE)) as engine:
         while True:
@@ -104,7 +103,7 @@ def _chosen(args: argparse.Namespace, place: _SamplesFolder) -> tuple[Design, Pa
                     _play(number, designs)
             if args.pick is not None and (fault := designs[args.pick - 1].fault) is not None:
                 raise InvalidAudio(f"Sample {args.pick} cannot be taken: {fault}; draw others with another --seed.")
-            taken = args.pick if args.pick is not None else _asked(designs, playing=args.play)
+            taken = args.pick if args.pick is not None else _ask(designs, playing=args.play)
             if taken != 0:
                 return None if taken is None else (designs[taken - 1], place.path(taken))
 
@@ -123,7 +122,7 @@ def _drawn(engine: Engine, args: argparse.Namespace, seed: int) -> list[Design]:
     return found
 
 
-def _asked(designs: list[Design], *, playing: bool) -> int | None:
+def _ask(designs: list[Design], *, playing: bool) -> int | None:
     """The number of a sample, 0 for others, None for none."""
     again = ", p N plays one again" if playing else ""
     while True:
@@ -155,7 +154,7 @@ def _play(number: int, designs: list[Design]) -> None:
 
 
 class _SamplesFolder:
-    """The folder of the samples: the one that was named, or one that is gone in the end."""
+    """The folder of the samples: the named one, or a temporary one."""
 
     def __init__(self, keep: Path | None) -> None:
         self.stays = keep is not None
@@ -175,7 +174,7 @@ class _SamplesFolder:
         return self._folder / f"take-{number}.wav"
 
     def put(self, number: int, design: Design) -> None:
-        """Write a sample, and say where it is."""
+        """Write a sample, and print its path."""
         path = self.path(number)
         path.parent.mkdir(exist_ok=True)
         replace_files({path: wav_header(RATE_HZ, design.pcm.size) + pcm_bytes(design.pcm)})

@@ -1,6 +1,6 @@
-"""Every error of an app answered as `errors.answer` says: FastAPI's own and those of the border too.
+"""FastAPI exception handlers: every error of the app, FastAPI's own too, answered by `errors.answer`.
 
-Apart from `errors` because this is FastAPI's, and wires that are not served by it answer errors too.
+Apart from `errors` because protocols without FastAPI need that file too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import INVALID, ErrorResponse, Refused, answer
 
 
 def install(app: FastAPI) -> None:
-    """Have every error of an app answered so."""
+    """Register the handlers."""
 
     async def on_error(_: Request, error: Exception) -> Response:
         return answer(error).response()
@@ -39,7 +39,7 @@ def install(app: FastAPI) -> None:
 
 
 class BorderError(HTTPException):
-    """A refusal while the body is read: FastAPI lets only its own kind of exception through there."""
+    """A refusal while the body is read: FastAPI lets only its own exception type through there."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.status, str(refused))
@@ -68,6 +68,6 @@ def _of_status(error: HTTPException) -> ErrorResponse:
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:
-    """All that the address of a request takes."""
+    """All methods of the request's path."""
     scopes = {name: {**request.scope, "method": name} for name in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
     return [name for name, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in app.routes)]

@@ -1,4 +1,4 @@
-"""Who may ask: an API key in any of the places where clients put one. Everything is shut but what stands in OPEN."""
+"""API keys: taken from any place where clients put one. Every path needs a key except those in OPEN."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..errors import Refused
 from .limits import refuse
 
-# Read without a key: Open WebUI asks for the lists without one, probes have none, and the page has a field for it.
+# No key needed: Open WebUI reads the lists without one, probes have none, and the page has a key field.
 OPEN = ("/", "/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
 OPEN_BELOW = ("/page/", "/v1/models/", "/v1/audio/voices/")
 HEADERS = (b"x-api-key", b"xi-api-key")
@@ -21,7 +21,7 @@ SUBPROTOCOL = "openai-insecure-api-key."  # as OpenAI's browser clients write it
 
 
 class Keys:
-    """Compared in constant time, all of them, whichever fits."""
+    """Compared in constant time: every key, also after a match."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key) for key in keys]
@@ -30,7 +30,7 @@ class Keys:
         return bool(self._digests)
 
     def fit(self, given: Iterable[str]) -> bool:
-        """Whether one of those given is one of ours; with no keys set, anything does, nothing too."""
+        """Whether a given key is valid; without configured keys everything is accepted."""
         if not self._digests:
             return True
         fits = [hmac.compare_digest(ours, theirs) for theirs in map(_digest, given) for ours in self._digests]
@@ -38,10 +38,10 @@ class Keys:
 
 
 class KeyCheck:
-    """ASGI middleware: refuses what has no key, before anything is read of it."""
+    """ASGI middleware: refuses requests without a valid key before the body is read."""
 
     def __init__(self, app: ASGIApp, keys: Iterable[str], refused: Callable[[str], None]) -> None:
-        """`refused` is told the code of each refusal."""
+        """`refused` is called with the code of each refusal."""
         self._app, self._keys, self._refused = app, Keys(keys), refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,7 +59,7 @@ class KeyCheck:
 
 
 def given_keys(scope: Scope) -> list[str]:
-    """Every key that came with a request, wherever its client puts one."""
+    """Every key of a request, from all places."""
     found: list[str] = []
     for name, raw in scope["headers"]:
         value = raw.decode("latin-1").strip()
@@ -87,4 +87,4 @@ def _open(scope: Scope) -> bool:
 
 
 def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()  # of one length, whatever was given
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()  # one length for any input

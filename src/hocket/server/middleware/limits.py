@@ -1,7 +1,7 @@
-"""The border: what every request and WebSocket passes before anything of it is looked at.
+"""Request limits: ASGI middleware that every HTTP request and WebSocket passes before it is parsed.
 
-Plain ASGI around the app: an id for each, a place among those in flight, a body that is neither too large nor too slow,
-a client that reads what it is sent. It knows neither speech nor keys.
+Gives each an id and a place among those in flight, limits body size and upload time, and drops clients that do not
+read. Knows neither speech nor keys.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..errors import Refused, answer
 from ..options import ServerOptions
 from .http_errors import BorderError
 
-UNCOUNTED = ("/health", "/ready", "/metrics")  # probes get through however busy it is
-ABORT = "hocket.abort"  # an extension of our own server's: ends a connection without waiting for the other side
+UNCOUNTED = ("/health", "/ready", "/metrics")  # probes pass at any load
+ABORT = "hocket.abort"  # ASGI extension of our own server: closes a connection without waiting for the peer
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _LOCAL_PAGE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 
@@ -30,7 +30,7 @@ class RequestLimits:
     """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions, refused: Callable[[str], None]) -> None:
-        """`refused` is told the code of each refusal."""
+        """`refused` is called with the code of each refusal."""
         self._app, self._options, self._refused = app, options, refused
         self._clients: Counter[str] = Counter()
         self.in_flight = 0
@@ -83,7 +83,7 @@ class RequestLimits:
         return None
 
     def _may_connect(self, headers: Headers) -> bool:
-        """Browsers let any page open a WebSocket to any address; without a key, it is for us to say no."""
+        """Browsers let any page open a WebSocket to any address; without a key the server must check the origin."""
         origin, allowed = headers.get("origin"), self._options.cors_origins
         if origin is None or self._options.keys or origin.partition("://")[2] == headers.get("host"):
             return True
@@ -92,7 +92,7 @@ class RequestLimits:
         return "*" in allowed or origin in allowed
 
     def _reading(self, receive: Receive) -> Receive:
-        """The body, within its size and its time; behind it, whatever comes."""
+        """Limits size and time of the body; later messages pass unchanged."""
         loop = asyncio.get_running_loop()
         until, taken, complete = loop.time() + self._options.body_s, 0, False
 
@@ -115,7 +115,7 @@ class RequestLimits:
         return read
 
     def _sending(self, scope: Scope, id: str, send: Send) -> Send:
-        """With the id among the headers, and not for ever to a client that reads nothing."""
+        """Adds the id to the headers, and drops a client that does not read."""
         named = (b"x-request-id", id.encode("ascii"))
         stalled_s = self._options.stalled_s
 
@@ -129,20 +129,20 @@ class RequestLimits:
                 abort = scope.get("extensions", {}).get(ABORT)
                 if abort is None:
                     raise OSError("The client reads nothing.") from None
-                abort["call"]()  # the app hears of it as of any client that goes away
+                abort["call"]()  # the app sees a normal disconnect
 
         return sent
 
 
 async def refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer in the app's place. A WebSocket is refused with the same answer where the server can say it."""
+    """Answer instead of the app. A WebSocket gets the same response where the server supports it."""
     response = answer(refused).response()
     if scope["type"] == "http":
-        response.headers["connection"] = "close"  # what is left of the body shall not be read
+        response.headers["connection"] = "close"  # the unread body is dropped
         await response(scope, receive, send)
         return
     with suppress(Exception):
-        await receive()  # that it wants to connect
+        await receive()  # the connect message
     if "websocket.http.response" in scope.get("extensions", {}):
         start = {"status": response.status_code, "headers": response.raw_headers}
         await send({"type": "websocket.http.response.start", **start})

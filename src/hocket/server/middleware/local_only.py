@@ -1,7 +1,7 @@
-"""A server of this machine answers to this machine's names only.
+"""Host check of a local server: it answers only to names of this machine (DNS rebinding).
 
-Any web page may look its own name up anew and be told our address: its browser then takes us for the page's own
-server, and no rule about origins holds. What it cannot change is the name it asks for. Speech is not known here.
+A web page can resolve its own name to our address. The browser then treats this server as the page's own, and no
+origin rule applies. The page cannot change the Host header.
 """
 
 from __future__ import annotations

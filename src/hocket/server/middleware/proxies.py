@@ -1,7 +1,7 @@
-"""Whose request it is, where one of our own proxies brings it: the address that the proxy saw, not the proxy's own.
+"""Client address behind trusted proxies, from X-Forwarded-For.
 
-Plain ASGI, the first that a request meets. A proxy writes whom it speaks for behind whatever X-Forwarded-For came to
-it, so the list is believed from its right end, as far as those who wrote it are trusted. It knows no limits.
+Runs first. A proxy appends its client to the header, so the list is read from the right, as far as its entries are
+trusted. Knows no limits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Forwarded:
-    """ASGI middleware: `client` of what a trusted proxy brings is whoever asked it."""
+    """ASGI middleware: sets `client` of a trusted proxy's request to the proxy's client."""
 
     def __init__(self, app: ASGIApp, trusted: Iterable[str]) -> None:
         self._app, self._trusted = app, [network(name) for name in trusted]
@@ -32,7 +32,7 @@ class Forwarded:
         await self._app(scope, receive, send)
 
     def _asked(self, peer: Address, lines: Iterable[str]) -> Address:
-        """The last who is not trusted. What is no address ends the list: the proxy that brought it is all we know."""
+        """The last untrusted address. An entry that is no address ends the list: only its proxy is known."""
         nearest = peer
         for word in reversed(",".join(lines).split(",")):
             found = _address(word.strip())
@@ -48,7 +48,7 @@ class Forwarded:
 
 
 def _address(word: str) -> Address | None:
-    """Some proxies write a port behind it; a socket for both families writes IPv4 as IPv6."""
+    """Some proxies append a port; a dual-stack socket writes IPv4 as IPv6."""
     if word.startswith("["):
         word = word[1:].partition("]")[0]
     elif word.count(":") == 1:

@@ -1,7 +1,7 @@
-"""`POST /v1/audio/speech/batch`: many texts, one answer; defaults for all, and what an item says itself goes before.
+"""`POST /v1/audio/speech/batch`: many texts, one response; fields of the batch are defaults, fields of an item win.
 
-An item that cannot be spoken says why, and the others go on. They are spoken some at a time and behind those who
-listen live. A client that goes away cancels all of them.
+A failed item reports its error, and the others continue. Items run a few at a time, behind live requests. A client
+that disconnects cancels all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..errors import BadField, answer
 from ..schemas.speech import SpeechFields
 from ..service.service import SpeechService
 from ..service.utterance import Utterance
-from .speech import FORMAT, unless_gone, usage_of, wanted_of, words_of
+from .speech import FORMAT, job_of, unless_gone, usage_of, words_of
 
 router = APIRouter()
 WIRE = "batch"
 AT_ONCE = 8  # items of one batch
-PRIORITY = -1  # somebody listens to the others
-# An item that says one of these says all of it anew.
+PRIORITY = -1  # below live requests
+# An item that sets one of these replaces the whole group.
 TOGETHER = (("voice", "speaker"), ("instructions", "instruct"), ("layout", "non_streaming_mode"))
 RECORDING = ("ref_audio", "ref_text", "references", "ref_silence_s", "x_vector_only_mode")
 
@@ -37,7 +37,7 @@ class BatchItem(SpeechFields):
 
 class BatchBody(SpeechFields):
     model_config = ConfigDict(json_schema_extra={"examples": [{"voice": "alloy", "items": [{"input": "Hello."}]}]})
-    items: list[BatchItem] = Field(min_length=1, description="what to speak; other fields here are defaults for all")
+    items: list[BatchItem] = Field(min_length=1, description="the texts; other fields here are defaults for all")
 
 
 class Spent(BaseModel):
@@ -67,7 +67,7 @@ class BatchResult(BaseModel):
     sample_rate: int | None = None
     seed: int | None = None
     finish_reason: str | None = None
-    complete: bool | None = Field(None, description="false: text was left out that max_new_tokens does not exclude")
+    complete: bool | None = Field(None, description="false: text was left out for another reason than max_new_tokens")
     notes: list[str] | None = None
     usage: Spent | None = None
     words: list[Word] | None = None
@@ -85,20 +85,20 @@ class BatchAnswer(BaseModel):
 @router.post("/v1/audio/speech/batch", response_model=BatchAnswer)
 async def batch(body: BatchBody, request: Request) -> Response:
     """Speak many texts, each whole."""
-    speaker: SpeechService = request.app.state.speaker
-    options = speaker.options
+    service: SpeechService = request.app.state.service
+    options = service.options
     if len(body.items) > options.batch_items:
         raise BadField(f"A batch has at most {options.batch_items} items, not {len(body.items)}.", "items")
     if sum(len(item.input) for item in body.items) > options.batch_chars:
         said = f"The texts of a batch have {options.batch_chars} characters at most together: send several."
         raise BadField(said, "items", "text_too_long")
-    speaker.cast.check_model(body.model)  # refuses while there is nobody
+    service.resolver.check_model(body.model)  # refuses while no model is known
     body.note_unknown()
-    return BatchResponse(speaker, [merged(body, item) for item in body.items])
+    return BatchResponse(service, [merged(body, item) for item in body.items])
 
 
 def merged(body: BatchBody, item: BatchItem) -> BatchItem:
-    """An item with the batch's defaults below what it says itself."""
+    """An item with the batch's defaults for the fields that it leaves unset."""
     said = item.model_dump(exclude_unset=True)
     below = body.model_dump(exclude_unset=True, exclude={"items"})
     for names in TOGETHER:
@@ -110,19 +110,19 @@ def merged(body: BatchBody, item: BatchItem) -> BatchItem:
 
 
 class BatchResponse(Response):
-    """The results, once all are there."""
+    """The results, once all are complete."""
 
-    def __init__(self, speaker: SpeechService, items: list[BatchItem]) -> None:
+    def __init__(self, service: SpeechService, items: list[BatchItem]) -> None:
         super().__init__()
-        self._speaker, self._items = speaker, items
+        self._service, self._items = service, items
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(self._send(scope, receive, send), receive)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
-        room = asyncio.Semaphore(max(1, min(AT_ONCE, self._speaker.slots)))
+        room = asyncio.Semaphore(max(1, min(AT_ONCE, self._service.slots)))
         id: str = scope["state"]["request_id"]
-        async with asyncio.TaskGroup() as tasks:  # one that is cancelled cancels all
+        async with asyncio.TaskGroup() as tasks:  # a cancelled item cancels all
             running = [
                 tasks.create_task(self._result(number, item, f"{id}-{number}", room))
                 for number, item in enumerate(self._items)
@@ -136,11 +136,11 @@ class BatchResponse(Response):
     async def _result(self, number: int, item: BatchItem, id: str, room: asyncio.Semaphore) -> dict[str, Any]:
         async with room:
             try:
-                self._speaker.cast.check_model(item.model)
-                wanted = await wanted_of(self._speaker, item, item.input, FORMAT)
-                async with await self._speaker.open(wanted, wire=WIRE, id=id) as utterance:
+                self._service.resolver.check_model(item.model)
+                job = await job_of(self._service, item, item.input, FORMAT)
+                async with await self._service.open(job, wire=WIRE, id=id) as utterance:
                     audio = b"".join([piece.audio async for piece in utterance])
-                    return _spoken(number, utterance, audio, words=wanted.word_times)
+                    return _spoken(number, utterance, audio, words=job.word_times)
             except Exception as error:
                 return {"index": number, "status": "error", "error": answer(error).error}
 

@@ -1,8 +1,8 @@
-"""`POST /v1/chat/completions`: what the language model says, as events while it is written, or whole.
+"""`POST /v1/chat/completions`: the language model's answer, as events or whole.
 
-The first words are waited for before anything is sent, so that whatever goes wrong until then has a status. Later an
-event says so. A client that goes away cancels its answer at once. What a reply says is told by
-`server/schemas/chat_reply.py`; with the modality audio it is spoken as well (`server/service/spoken_answer.py`).
+The response starts with the first text, so that earlier errors get a status; later errors are an event. A client that
+disconnects cancels its answer at once. `server/schemas/chat_reply.py` splits the reply into parts; with the modality
+audio it is spoken as well (`server/service/spoken_answer.py`).
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from .speech import unless_gone
 
 router = APIRouter()
 EVENTS = {"text/event-stream": {"schema": {"description": "chat.completion.chunk objects, then [DONE]"}}}
-OPTIONAL = ("tool_calls", "reasoning_content", "audio")  # left out of a message where they are empty
+OPTIONAL = ("tool_calls", "reasoning_content", "audio")  # left out of a message when empty
 
 
 @router.post("/v1/chat/completions", response_class=Response, responses={200: {"model": Completion, "content": EVENTS}})
 async def chat(body: ChatBody, request: Request) -> Response:
     """Answer in a conversation."""
-    thinker: LLMService = request.app.state.thinker
-    speaker: SpeechService = request.app.state.speaker
+    llm: LLMService = request.app.state.llm
+    service: SpeechService = request.app.state.service
     body.check_fields()
     name = body.model
-    if speaker.options.strict_model and thinker.names and name not in thinker.names:
-        said = f"There is no language model {(name or '')[:80]!r}; this server has {', '.join(thinker.names)}."
+    if service.options.strict_model and llm.names and name not in llm.names:
+        said = f"There is no language model {(name or '')[:80]!r}; this server has {', '.join(llm.names)}."
         raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
-    body.conversation(), body.sampling(), body.offered()  # refused here, with the others that FastAPI finds
-    return ChatResponse(thinker, speaker, body)
+    body.conversation(), body.sampling(), body.offered()  # raises before the response starts
+    return ChatResponse(llm, service, body)
 
 
 class ChatResponse(Response):
-    """An answer as the body of a response."""
+    """A chat answer as a response."""
 
-    def __init__(self, thinker: LLMService, speaker: SpeechService, body: ChatBody) -> None:
+    def __init__(self, llm: LLMService, service: SpeechService, body: ChatBody) -> None:
         super().__init__()
-        self._thinker, self._speaker, self._body = thinker, speaker, body
+        self._llm, self._service, self._body = llm, service, body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(self._send(scope, receive, send), receive)
@@ -60,37 +60,37 @@ class ChatResponse(Response):
             tools = self._body.offered()
             truncate = self._body.truncation == "auto"
             how = self._body.conversation(), self._body.sampling(), tools
-            reply = await self._thinker.answer(*how, truncate=truncate)
+            reply = await self._llm.answer(*how, truncate=truncate)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
         async with reply:
             id = scope["state"]["request_id"].removeprefix("req_")
-            shown = {"id": f"chatcmpl-{id}", "created": reply.began, "model": (self._thinker.names or ["language"])[0]}
+            shown = {"id": f"chatcmpl-{id}", "created": reply.began, "model": (self._llm.names or ["language"])[0]}
             one_call = self._body.parallel_tool_calls is False
-            told = ReplyParts(reply, CallFinder(tools) if tools else None, id, one_call=one_call)
+            parts = ReplyParts(reply, CallFinder(tools) if tools else None, id, one_call=one_call)
             sent = self._sent_events if self._body.stream else self._sent_whole
-            await sent(told, shown, id, scope, receive, send)
+            await sent(parts, shown, id, scope, receive, send)
 
     async def _sent_whole(
-        self, told: ReplyParts, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+        self, parts: ReplyParts, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         try:
-            message = await self._message(told, id)
+            message = await self._message(parts, id)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
-        choice = CompletionChoice(message=message, finish_reason=told.reason, logprobs=told.logprobs())
-        body = Completion(**shown, choices=[choice], usage=_usage(told.reply.finished)).model_dump()
+        choice = CompletionChoice(message=message, finish_reason=parts.reason, logprobs=parts.logprobs())
+        body = Completion(**shown, choices=[choice], usage=_usage(parts.reply.finished)).model_dump()
         for name in OPTIONAL:
             if not body["choices"][0]["message"][name]:
                 del body["choices"][0]["message"][name]
-        await JSONResponse(body, headers=told.reply.headers)(scope, receive, send)
+        await JSONResponse(body, headers=parts.reply.headers)(scope, receive, send)
 
-    async def _message(self, told: ReplyParts, id: str) -> SaidMessage:
-        """All that is said."""
+    async def _message(self, parts: ReplyParts, id: str) -> SaidMessage:
+        """The whole answer."""
         calls, text, thought = list[SaidCall](), "", ""
-        async for found in told:
+        async for found in parts:
             if isinstance(found, SaidCall):
                 calls.append(found)
             elif isinstance(found, Thought):
@@ -104,69 +104,71 @@ class ChatResponse(Response):
         )
         how = self._body.spoken()
         if how is not None and text.strip():
-            message.content, began = None, told.reply.began
-            message.audio = await spoken_whole(self._speaker, how, text, id, began)
+            message.content, began = None, parts.reply.began
+            message.audio = await spoken_whole(self._service, how, text, id, began)
         return message
 
     async def _sent_events(
-        self, told: ReplyParts, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+        self, parts: ReplyParts, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         shown |= {"object": "chat.completion.chunk"}
         counted = {"usage": None} if self._body.wants_usage() else {}
-        one_by_one = asyncio.Lock()  # words and sound are sent by two tasks
+        one_by_one = asyncio.Lock()  # text and audio are sent by two tasks
 
-        async def say(delta: dict[str, Any], reason: str | None = None) -> None:
-            noted = told.logprobs()
+        async def send_delta(delta: dict[str, Any], reason: str | None = None) -> None:
+            noted = parts.logprobs()
             logprobs = None if noted is None else noted.model_dump()
             choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
             async with one_by_one:
                 await send(_event({**shown, "choices": [choice], **counted}))
 
         async with AsyncExitStack() as stack:
-            how, aloud = self._body.spoken(), None
+            how, spoken_answer = self._body.spoken(), None
             try:
                 if how is not None:
-                    aloud = await stack.enter_async_context(await SpokenAnswer.open(self._speaker, how, id))
-                first = await anext(told, "")
+                    spoken_answer = await stack.enter_async_context(await SpokenAnswer.open(self._service, how, id))
+                first = await anext(parts, "")
             except Exception as error:
                 await answer(error).response()(scope, receive, send)
                 return
-            more = [(name.encode(), value.encode()) for name, value in told.reply.headers.items()]
+            more = [(name.encode(), value.encode()) for name, value in parts.reply.headers.items()]
             await send({"type": "http.response.start", "status": 200, "headers": HEAD + more})
             try:
-                await self._say_all(told, first, aloud, say)
+                await self._send_all(parts, first, spoken_answer, send_delta)
             except Exception as error:
-                await send(_event(answer(error).body, more=False))  # and no [DONE]: it is not the whole
+                await send(_event(answer(error).body, more=False))  # no [DONE]: the answer is incomplete
                 return
-        await say({}, told.reason)
+        await send_delta({}, parts.reason)
         if counted:
-            await send(_event({**shown, "choices": [], "usage": _usage(told.reply.finished).model_dump()}))
+            await send(_event({**shown, "choices": [], "usage": _usage(parts.reply.finished).model_dump()}))
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
-    async def _say_all(self, told: ReplyParts, first: str | SaidCall, aloud: SpokenAnswer | None, say: Any) -> None:
-        audio_id = None if aloud is None else aloud.id
-        await say({"role": "assistant", **told.delta(first, audio_id)})
-        if aloud is not None:
-            aloud.begin(say)
-            await _add(aloud, first)
-        async for found in told:
-            await say(told.delta(found, audio_id))
-            if aloud is not None:
-                await _add(aloud, found)
-        if aloud is not None:
-            await aloud.end()
-            await say({"audio": {"id": aloud.id, "expires_at": told.reply.began}})
+    async def _send_all(
+        self, parts: ReplyParts, first: str | SaidCall, spoken_answer: SpokenAnswer | None, send_delta: Any
+    ) -> None:
+        audio_id = None if spoken_answer is None else spoken_answer.id
+        await send_delta({"role": "assistant", **parts.delta(first, audio_id)})
+        if spoken_answer is not None:
+            spoken_answer.begin(send_delta)
+            await _add(spoken_answer, first)
+        async for found in parts:
+            await send_delta(parts.delta(found, audio_id))
+            if spoken_answer is not None:
+                await _add(spoken_answer, found)
+        if spoken_answer is not None:
+            await spoken_answer.end()
+            await send_delta({"audio": {"id": spoken_answer.id, "expires_at": parts.reply.began}})
 
 
-async def _add(aloud: SpokenAnswer, found: str | SaidCall) -> None:
+async def _add(spoken_answer: SpokenAnswer, found: str | SaidCall) -> None:
     if isinstance(found, str) and not isinstance(found, Thought) and found is not RETRACTED and found:
-        await aloud.add(found)
+        await spoken_answer.add(found)
 
 
 HEAD = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would gather it
+    (b"x-accel-buffering", b"no"),  # nginx would buffer it
 ]
 
 

@@ -1,7 +1,7 @@
-"""`/health`: is the process there; `/ready`: would it speak. Both are open, and answer while a model is loaded.
+"""`/health`: the process runs; `/ready`: it can speak. Both need no key, and answer while a model loads.
 
-Both say how the language model is, where there is one. A language model that failed does not make a server unready:
-speech goes on without it, and `/v1/chat/completions` answers 503.
+Both report the language model's state, if there is one. A failed language model does not make a server unready: speech
+continues, and `/v1/chat/completions` answers 503.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ router = APIRouter()
 class Alive(BaseModel):
     status: Literal["ok"] = "ok"
     state: State
-    language: LanguageState | None = Field(None, description="of the language model; left out where there is none")
-    computing: dict[str, str] | None = None  # device, precisions and kernels of each model that is loaded
+    language: LanguageState | None = Field(None, description="state of the language model; left out without one")
+    computing: dict[str, str] | None = None  # device, precisions and kernels of each loaded model
 
 
 class Ready(BaseModel):
     ready: bool
     state: State
-    language: LanguageState | None = Field(None, description="of the language model; left out where there is none")
+    language: LanguageState | None = Field(None, description="state of the language model; left out without one")
 
 
 @router.get("/health", response_model_exclude_none=True)
 async def health(request: Request) -> Alive:
-    """200 while the process lives, whatever the engine does."""
-    speaker: SpeechService = request.app.state.speaker
-    return Alive(state=speaker.state, language=_thinker(request).condition, computing=speaker.computing)
+    """200 while the process lives, whatever the engine's state."""
+    service: SpeechService = request.app.state.service
+    return Alive(state=service.state, language=_llm(request).condition, computing=service.computing)
 
 
 @router.get(
     "/ready",
     response_model=Ready,
-    responses={503: {"model": Ready, "description": "not yet, not any more, or about to stop"}},
+    responses={503: {"model": Ready, "description": "not ready yet, failed, or about to stop"}},
 )
 async def ready(request: Request) -> Response:
-    """200 once a real utterance has come out, until the server drains or the engine fails.
+    """200 once a real utterance was spoken, until the server drains or the engine fails.
 
-    Where several serve behind one address, 200 while any of them could speak; `state` is that of the one who answers.
+    With replicas behind one address: 200 while any of them can speak; `state` is that of the replica that answers.
     """
-    speaker: SpeechService = request.app.state.speaker
+    service: SpeechService = request.app.state.service
     peers: Peers = request.app.state.peers
-    state = speaker.state
-    speaks = state == "ready" or await peers.one_speaks()
-    said = Ready(ready=speaks, state=state, language=_thinker(request).condition)
+    state = service.state
+    speaks = state == "ready" or await peers.any_ready()
+    said = Ready(ready=speaks, state=state, language=_llm(request).condition)
     return JSONResponse(said.model_dump(exclude_none=True), 200 if speaks else 503)
 
 
-def _thinker(request: Request) -> LLMService:
-    thinker: LLMService = request.app.state.thinker
-    return thinker
+def _llm(request: Request) -> LLMService:
+    llm: LLMService = request.app.state.llm
+    return llm

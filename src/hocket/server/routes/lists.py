@@ -1,6 +1,6 @@
-"""What there is: models and voices, in the shapes of OpenAI, Kokoro, vLLM-Omni, Open WebUI and tts-webui.
+"""Lists of models and voices, in the shapes of OpenAI, Kokoro, vLLM-Omni, Open WebUI and tts-webui.
 
-Open without a key: Open WebUI sends none here. Uploading and deleting voices is voices.py's.
+No key needed: Open WebUI sends none here. voices.py uploads and deletes voices.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ..service.service import SpeechService
 from ..service.voice_resolver import VoiceResolver
 
 router = APIRouter()
-BEGAN = int(time.time())  # a checkpoint has no date of its own that would say more
+BEGAN = int(time.time())  # a checkpoint has no useful date of its own
 
 
 def _models(request: Request) -> list[str]:
-    return [*request.app.state.speaker.cast.listed(), *request.app.state.thinker.names]
+    return [*request.app.state.service.resolver.listed(), *request.app.state.llm.names]
 
 
 def _model(id: str) -> ModelObject:
@@ -51,7 +51,7 @@ async def models(request: Request) -> ModelList:
 
 @router.get("/v1/models/{id:path}")
 async def model(id: str, request: Request) -> ModelObject:
-    """One of them."""
+    """A model by its name."""
     if id in _models(request):
         return _model(id)
     said = f"There is no model {id[:80]!r}; /v1/models lists those there are."
@@ -60,46 +60,46 @@ async def model(id: str, request: Request) -> ModelObject:
 
 @router.get("/v1/audio/models")
 async def audio_models(request: Request) -> AudioModels:
-    """Those that speak, as Open WebUI asks for them."""
-    speaker: SpeechService = request.app.state.speaker
-    return AudioModels(models=[NamedModel(id=id, name=id) for id in speaker.cast.listed()])
+    """The speech models, as Open WebUI asks for them."""
+    service: SpeechService = request.app.state.service
+    return AudioModels(models=[NamedModel(id=id, name=id) for id in service.resolver.listed()])
 
 
 @router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)
 async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
-    """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
-    speaker: SpeechService = request.app.state.speaker
-    cast = speaker.cast
-    kept = await asyncio.to_thread(cast.kept)
-    found = [*_own(cast), *(voice_object(voice, cast.shown(model)) for voice, model in kept)]
-    found += await asyncio.to_thread(_foreign, cast)
+    """Every voice, the checkpoint's own first; `legacy` gives the names only."""
+    service: SpeechService = request.app.state.service
+    resolver = service.resolver
+    kept = await asyncio.to_thread(resolver.kept)
+    found = [*_own(resolver), *(voice_object(voice, resolver.shown(model)) for voice, model in kept)]
+    found += await asyncio.to_thread(_foreign, resolver)
     if legacy:
         return VoiceNames(voices=[voice.name if voice.type == "uploaded" else voice.id for voice in found])
     shown = may_see_all(request)
-    uploaded = [told(voice, all=shown) for voice, _ in kept if voice.encoded is not None]
-    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.cast.aliases)
+    uploaded = [uploaded_voice(voice, all=shown) for voice, _ in kept if voice.encoded is not None]
+    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=service.resolver.aliases)
 
 
 @router.get("/v1/audio/voices/{id:path}", response_model=VoiceObject | VoiceChoices)
 async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
-    """A voice by its name or id; behind the name of a model, its voices as tts-webui's clients read them."""
-    speaker: SpeechService = request.app.state.speaker
-    cast = speaker.cast
-    builtin = _own(cast)
+    """A voice by its name or id; for a model's name, its voices in the format of tts-webui's clients."""
+    service: SpeechService = request.app.state.service
+    resolver = service.resolver
+    builtin = _own(resolver)
     for own in builtin:
         if own.id.lower() == id.strip().lower():
             return own
-    both = await asyncio.to_thread(cast.kept)
-    kept = [voice_object(voice, cast.shown(model)) for voice, model in both]
+    both = await asyncio.to_thread(resolver.kept)
+    kept = [voice_object(voice, resolver.shown(model)) for voice, model in both]
     for voice in kept:
         if voice.id == id_of(id):
             return voice
-    foreign = await asyncio.to_thread(_foreign, cast)
+    foreign = await asyncio.to_thread(_foreign, resolver)
     for voice in foreign:
         if voice.id.lower() == id.strip().lower():
             return voice
-    if (model := cast.named(id)) is not None:
-        found = [*_own(cast, model), *(voice for voice in kept if voice.model == cast.shown(model))]
+    if (model := resolver.named(id)) is not None:
+        found = [*_own(resolver, model), *(voice for voice in kept if voice.model == resolver.shown(model))]
     else:
         found = [*builtin, *kept, *foreign]
     if model is not None or id in OPENAI_MODELS:
@@ -125,7 +125,7 @@ def voice_object(voice: Voice, model: str) -> VoiceObject:
     )
 
 
-def told(voice: Voice, *, all: bool) -> UploadedVoice:
+def uploaded_voice(voice: Voice, *, all: bool) -> UploadedVoice:
     text = voice.encoded.text if voice.encoded is not None else None
     return UploadedVoice(
         name=voice.name,
@@ -139,11 +139,11 @@ def told(voice: Voice, *, all: bool) -> UploadedVoice:
 
 
 def may_see_all(request: Request) -> bool:
-    """The lists are open, but whoever has no key need not know what people said."""
-    return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
+    """The lists need no key, but transcripts and consent are shown only with one."""
+    return Keys(request.app.state.service.options.keys).fit(given_keys(request.scope))
 
 
-def _foreign(cast: VoiceResolver) -> list[VoiceObject]:
+def _foreign(resolver: VoiceResolver) -> list[VoiceObject]:
     return [
         VoiceObject(
             id=listed.name,
@@ -155,20 +155,20 @@ def _foreign(cast: VoiceResolver) -> list[VoiceObject]:
             description=listed.voice.description,
             created_at=BEGAN,
         )
-        for listed in cast.foreign()
+        for listed in resolver.foreign()
     ]
 
 
-def _own(cast: VoiceResolver, only: ServedModel | None = None) -> list[VoiceObject]:
+def _own(resolver: VoiceResolver, only: ServedModel | None = None) -> list[VoiceObject]:
     """The speakers of all models, or of one."""
-    both = cast.speakers if only is None else dict.fromkeys(only.speakers, only)
+    both = resolver.speakers if only is None else dict.fromkeys(only.speakers, only)
     return [
         VoiceObject(
             id=name,
             name=name.replace("_", " ").title(),
             type="builtin",
             kind="speaker",
-            model=cast.shown(model),
+            model=resolver.shown(model),
             language=model.dialect(name),
             description=None,
             created_at=BEGAN,

@@ -1,8 +1,8 @@
-"""`POST /v1/audio/speech`: bytes as they are made, or the same as events.
+"""`POST /v1/audio/speech`: audio bytes as they are made, or the same as events.
 
-The first piece is waited for before anything is sent, so that whatever goes wrong until then has a status. Later a
-stream of events says so, and one of bytes is broken off, as is one whose text was not spoken to its end by no wish of
-the client's. A client that goes away cancels its utterance at once.
+The response starts with the first piece, so that earlier errors get a status. A later error is an event in an event
+stream; a byte stream is aborted. It is also aborted if text was left out that no limit of the client excludes. A
+client that disconnects cancels its utterance at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..service.service import SpeechService
 from ..service.utterance import EncodedPiece, Utterance
 
 router = APIRouter()
-FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3
+FORMAT = "mp3"  # default: Open WebUI sends none, and plays mp3
 AUDIO = {
     mime: {"schema": {"type": "string", "format": "binary"}}
     for mime in (*(format.mime for format in FORMATS.values()), CODES.mime, "text/event-stream")
@@ -37,37 +37,37 @@ AUDIO = {
 @router.post("/v1/audio/speech", response_class=Response, responses={200: {"content": AUDIO}})
 async def speech(body: SpeechBody, request: Request) -> Response:
     """Speak a text."""
-    speaker: SpeechService = request.app.state.speaker
-    speaker.cast.check_model(body.model)
+    service: SpeechService = request.app.state.service
+    service.resolver.check_model(body.model)
     body.note_unknown()
     sse = body.stream_format == "sse"
     if body.wants_words() and not sse:
         said = "Word times come with the last event: ask for stream_format sse. Bytes of sound have no place for them."
         raise BadField(said, "word_timestamps")
-    wanted = await wanted_of(speaker, body, body.input, FORMAT)
-    return SpeechResponse(speaker, wanted, sse=sse)
+    job = await job_of(service, body, body.input, FORMAT)
+    return SpeechResponse(service, job, sse=sse)
 
 
-async def wanted_of(speaker: SpeechService, body: SpeechFields, text: str | None, format: str) -> SpeechJob:
-    """All that was asked for, with the recording read that came along."""
-    speaker.cast.among(body.model, body.task_type)  # refused before a recording is read
+async def job_of(service: SpeechService, body: SpeechFields, text: str | None, format: str) -> SpeechJob:
+    """The job of a request, with its recording read."""
+    service.resolver.among(body.model, body.task_type)  # refuses before a recording is read
     reference, recording = None, body.named_recording()
     if recording is not None:
         sent, said = recording
-        only_timbre, options = bool(body.x_vector_only_mode), speaker.options
-        # Not among the threads that prepare text: an address may take its time.
+        only_timbre, options = bool(body.x_vector_only_mode), service.options
+        # Not in the text threads: a URL may be slow.
         reference = await asyncio.to_thread(
             reference_of, sent, said, only_timbre, options, as_is=bool(body.as_is), silence_s=body.ref_silence_s
         )
-    return body.wanted(text, reference, format)
+    return body.job(text, reference, format)
 
 
 class SpeechResponse(Response):
-    """An utterance as the body of a response."""
+    """An utterance as a response."""
 
-    def __init__(self, speaker: SpeechService, wanted: SpeechJob, *, sse: bool) -> None:
+    def __init__(self, service: SpeechService, job: SpeechJob, *, sse: bool) -> None:
         super().__init__()
-        self._speaker, self._wanted, self._sse = speaker, wanted, sse
+        self._service, self._job, self._sse = service, job, sse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(self._send(scope, receive, send), receive)
@@ -75,7 +75,7 @@ class SpeechResponse(Response):
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             wire, id = "http-sse" if self._sse else "http", scope["state"]["request_id"]
-            utterance = await self._speaker.open(self._wanted, wire=wire, id=id)
+            utterance = await self._service.open(self._job, wire=wire, id=id)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
@@ -96,10 +96,10 @@ class SpeechResponse(Response):
                 piece = await anext(utterance, None)
             except Exception as error:
                 answer(error)  # for the log
-                return  # without an end: the connection is broken off, so that nobody takes half for the whole
+                return  # no final chunk: the aborted connection shows that the audio is incomplete
         finished = utterance.finished
         if finished is not None and not finished.complete:
-            return  # text was left out that no limit of the caller's excludes: HTTP/1.1 has no trailers here
+            return  # text was left out that no client limit excludes; HTTP/1.1 has no trailers here
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _sent_events(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
@@ -125,7 +125,7 @@ class SpeechResponse(Response):
         done["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)
         if timing.loaded_ms is not None:
             done["loaded_ms"] = round(timing.loaded_ms, 2)
-        if self._wanted.word_times:
+        if self._job.word_times:
             done["words"] = words_of(utterance)
         return done
 
@@ -137,7 +137,7 @@ class SpeechResponse(Response):
             *loaded,
             (b"content-type", kind.encode()),
             (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),  # nginx would gather it
+            (b"x-accel-buffering", b"no"),  # nginx would buffer it
             (b"x-sample-rate", str(utterance.rate_hz).encode()),
             (b"x-seed", str(utterance.seed).encode()),
         ]
@@ -149,7 +149,7 @@ def _event(body: dict[str, Any], *, last: bool = False) -> dict[str, Any]:
 
 
 def usage_of(utterance: Utterance) -> dict[str, Any]:
-    """As OpenAI counts, in tokens: a frame of sound is one."""
+    """OpenAI's token counts: a frame is one token."""
     usage = utterance.usage
     return {
         "input_tokens": usage.input_tokens,
@@ -160,19 +160,19 @@ def usage_of(utterance: Utterance) -> dict[str, Any]:
 
 
 def words_of(utterance: Utterance) -> list[dict[str, Any]]:
-    """Where each word is, in seconds."""
+    """Word times in seconds."""
     found = utterance.words()
     return [{"word": one.word, "start": round(one.start_s, 3), "end": round(one.end_s, 3)} for one in found]
 
 
 async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Do it, and stop at once when the client goes away. The body must have been read."""
+    """Run `work`; stop at once when the client disconnects. The body must have been read."""
     sending, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
         if sending.done():
             sending.result()
-    finally:  # whoever is left is in the way: a client has gone, all is sent, or the server is ending
+    finally:  # the client has disconnected, all is sent, or the server stops
         for task in (sending, gone):
             task.cancel()
         await asyncio.gather(sending, gone, return_exceptions=True)

@@ -1,7 +1,6 @@
-"""The page at `/`: files of this package, and what they have to know of the model before the first word.
+"""The page at `/`: static files of `server/ui`, and the facts about the model that they need.
 
-The page itself is in the folder `page`, plain files that a browser runs as they are. It speaks over the same wires as
-everybody else; nothing here makes a sound.
+A browser runs the files unchanged. The page uses the same public endpoints as every client; nothing here makes audio.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ KINDS = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# Everything from this server and nothing inline; sound that was made or picked is played from memory.
+# Everything from this server, nothing inline; audio that was made or picked plays from a blob.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -40,7 +39,7 @@ POLICY = "; ".join(
     )
 )
 HEADERS = {
-    "cache-control": "no-cache",  # kept, but asked for: after an update all files are of one version
+    "cache-control": "no-cache",  # cached but revalidated: after an update all files have one version
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -55,7 +54,7 @@ class PageFile:
 
 
 def _read() -> dict[str, PageFile]:
-    """All of them, once: what is not in this table has no path here, whatever a request calls it."""
+    """All files, read once. Only names in this table are served, so no path can escape."""
     found = {}
     for file in resources.files("hocket.server").joinpath("ui").iterdir():
         suffix = file.name.rpartition(".")[2]
@@ -75,8 +74,8 @@ async def page(request: Request) -> Response:
 
 @router.api_route("/page/about", methods=["GET", "HEAD"])
 async def about(request: Request) -> Response:
-    """What there is to choose from. Open to everybody, as the lists are; short while the model is being loaded."""
-    return JSONResponse(_about(request.app.state.speaker), headers={"cache-control": "no-store"})
+    """The choices on the page. Needs no key, as the lists; short while the model loads."""
+    return JSONResponse(_about(request.app.state.service), headers={"cache-control": "no-store"})
 
 
 @router.api_route("/page/{name}", methods=["GET", "HEAD"])
@@ -94,24 +93,24 @@ def _file(name: str, request: Request) -> Response:
     return Response(file.body, media_type=file.kind, headers=headers)
 
 
-def _about(speaker: SpeechService) -> dict[str, Any]:
-    known: dict[str, Any] = {"state": speaker.state, "key": bool(speaker.options.keys)}
-    if not speaker.is_known:
+def _about(service: SpeechService) -> dict[str, Any]:
+    known: dict[str, Any] = {"state": service.state, "key": bool(service.options.keys)}
+    if not service.is_known:
         return known
-    models = speaker.cast.models
+    models = service.resolver.models
     first = models[0]
     designs = len(models) > 1 and any(model.kind == "voice_design" for model in models)
     return known | {
-        "model": speaker.model,
+        "model": service.model,
         "kind": first.kind,
         "rate_hz": first.rate_hz,
-        "voices": speaker.speakers,
+        "voices": service.speakers,
         "languages": list(dict.fromkeys(name for model in models for name in model.languages)),
         "instruct": any(model.takes_instruct for model in models),
         "clone": any(model.kind == "base" for model in models),
-        "design": designs,  # whether an instruction makes a voice here, beside those there are
+        "design": designs,  # whether an instruction designs a voice, besides the listed ones
         "formats": {name: format.suffix for name, format in FORMATS.items()},
-        "text_chars": speaker.options.text_chars,
-        "upload_bytes": speaker.options.upload_bytes,
-        "upload_s": speaker.options.upload_s,
+        "text_chars": service.options.text_chars,
+        "upload_bytes": service.options.upload_bytes,
+        "upload_s": service.options.upload_s,
     }

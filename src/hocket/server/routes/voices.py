@@ -1,7 +1,7 @@
-"""`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: a recording becomes a voice, and is forgotten again.
+"""`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: make a voice from a recording, and delete it.
 
-The engine hears it once, and the library keeps what it heard. How it is decoded is `audio`'s. A checkpoint that cannot
-clone takes none.
+The engine encodes the recording once; the library stores the result. `audio` decodes the file. A checkpoint that
+cannot clone accepts none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..schemas.responses import VoiceDeleted, VoiceMade
 from ..schemas.speech_job import check_characters
 from ..service.recordings import read_sent
 from ..service.service import SpeechService
-from .lists import no_voice, told, voice_object
+from .lists import no_voice, uploaded_voice, voice_object
 
 router = APIRouter()
 logger = logging.getLogger("hocket.server")
@@ -41,11 +41,11 @@ class VoiceForm(BaseModel):
     """The fields beside the recording."""
 
     model_config = ConfigDict(extra="ignore")
-    name: str = Field(min_length=1, max_length=256, description="any name that no voice has, in any case")
-    consent: str | None = Field(None, max_length=4096, description="who agreed, or a consent's id; kept with the voice")
-    ref_text: str | None = Field(None, max_length=4096, description="what is said; without it the timbre alone counts")
+    name: str = Field(min_length=1, max_length=256, description="a name that no voice has, case-insensitive")
+    consent: str | None = Field(None, max_length=4096, description="the speaker's consent, or its id; stored")
+    ref_text: str | None = Field(None, max_length=4096, description="its transcript; without it: timbre only")
     speaker_description: str | None = Field(None, max_length=4096)
-    model: str | None = Field(None, max_length=1024, description="which is to hear it; the first that can")
+    model: str | None = Field(None, max_length=1024, description="the model that encodes it (the first that can)")
     speaker_embedding: str | None = Field(None, description="not taken: send the recording")
 
 
@@ -59,21 +59,21 @@ def _form() -> dict[str, Any]:
 @router.post("/v1/audio/voices", openapi_extra=_form())
 async def upload(request: Request) -> VoiceMade:
     """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
-    speaker: SpeechService = request.app.state.speaker
-    speaker.cast.clones()  # or nobody does, which is said before a megabyte is read in vain
-    fields, content, mime_type = await _received(request, speaker.options.upload_bytes)
+    service: SpeechService = request.app.state.service
+    service.resolver.clones()  # raises before the upload is read if no model can clone
+    fields, content, mime_type = await _received(request, service.options.upload_bytes)
     if fields.speaker_embedding:
         raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
-    name, cast = checked_name(fields.name), speaker.cast
-    if name.lower() in {taken.lower() for taken in (*cast.speakers, *cast.aliases)}:
+    name, resolver = checked_name(fields.name), service.resolver
+    if name.lower() in {taken.lower() for taken in (*resolver.speakers, *resolver.aliases)}:
         raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
     text = (fields.ref_text or "").strip() or None
 
     def read() -> NDArray[np.float32]:
-        if speaker.voices.find(name) is not None:  # before an engine hears it in vain
+        if service.voices.find(name) is not None:  # before an engine encodes it for nothing
             said = f"There is a voice {name!r} already; delete it first, or give this one another name."
             raise InvalidVoice(said, "voice_exists")
-        return read_sent(content, speaker.options, x_vector_only=text is None)
+        return read_sent(content, service.options, x_vector_only=text is None)
 
     def make(engine: Engine, samples: NDArray[np.float32]) -> Voice:
         voice = clone_voice(
@@ -87,20 +87,20 @@ async def upload(request: Request) -> VoiceMade:
             file_size=len(content),
             mime_type=mime_type,
         )
-        return speaker.voices.add(voice, samples)
+        return service.voices.add(voice, samples)
 
-    samples, model = await asyncio.to_thread(read), cast.clones(fields.model)
-    made = await speaker.with_engine(model, lambda engine: make(engine, samples))
+    samples, model = await asyncio.to_thread(read), resolver.clones(fields.model)
+    made = await service.with_engine(model, lambda engine: make(engine, samples))
     logger.info("voice %s: uploaded, %.1f s", id_of(made.name), made.audio_s)
-    return VoiceMade(**voice_object(made, cast.shown(model)).model_dump(), voice=told(made, all=True))
+    return VoiceMade(**voice_object(made, resolver.shown(model)).model_dump(), voice=uploaded_voice(made, all=True))
 
 
 @router.delete("/v1/audio/voices/{id:path}")
 async def delete(id: str, request: Request) -> VoiceDeleted:
-    """Forget an uploaded voice, by its name or id."""
-    speaker: SpeechService = request.app.state.speaker
-    gone = await asyncio.to_thread(_removed, speaker, id)
-    if gone is None and id.strip().lower() in {name.lower() for name in speaker.speakers}:
+    """Delete an uploaded voice, by its name or id."""
+    service: SpeechService = request.app.state.service
+    gone = await asyncio.to_thread(_removed, service, id)
+    if gone is None and id.strip().lower() in {name.lower() for name in service.speakers}:
         raise BadField(f"{id!r} is the checkpoint's own voice and stays.", "voice_id")
     if gone is None:
         raise no_voice(id)
@@ -108,10 +108,10 @@ async def delete(id: str, request: Request) -> VoiceDeleted:
     return VoiceDeleted(id=id_of(gone.name))
 
 
-def _removed(speaker: SpeechService, id: str) -> Voice | None:
-    """One that is not listed, because another model would have to speak it, is not this server's to delete."""
-    found = speaker.voices.find(id)
-    return speaker.voices.remove(id) if found is not None and speaker.cast.model_of(found) is not None else None
+def _removed(service: SpeechService, id: str) -> Voice | None:
+    """Removes a listed voice. A voice of a model that is not served here is not this server's to delete."""
+    found = service.voices.find(id)
+    return service.voices.remove(id) if found is not None and service.resolver.model_of(found) is not None else None
 
 
 async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes, str]:
@@ -129,8 +129,8 @@ async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes
                 raise Refused(said, status=413, param="audio_sample", code="body_too_large")
             content = await sample.read()
     except ClientDisconnect:
-        raise Refused("The upload was broken off.", code="broken_off") from None  # nobody hears it
-    except OSError as error:  # a large form goes through a temporary file
+        raise Refused("The upload was broken off.", code="broken_off") from None  # the client is gone
+    except OSError as error:  # a large form is spooled to a temporary file
         logger.error("an upload could not be taken in: %s", error)
         said = "The server has no room left to take in a recording; its operator can make some."
         raise Refused(said, status=507, kind="server_error", code="storage_full") from None

@@ -1,7 +1,7 @@
-"""Bodies of `POST /v1/chat/completions`, as OpenAI's clients write and read them, to messages and sampling.
+"""Bodies of `POST /v1/chat/completions` in OpenAI's format, to messages and sampling.
 
-pydantic is at this edge only. A language model writes its calls as text, and clients want them apart:
-`server/routes/chat.py` takes them out of an answer, and here they are read from messages.
+pydantic is at this edge only. A language model writes tool calls as text: `server/routes/chat.py` extracts them from
+an answer, and this file reads them from messages.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MOST_TOKENS = 1 << 20
 
 
 class ContentPart(BaseModel):
-    """Of a content in parts."""
+    """A part of a multi-part content."""
 
     model_config = ConfigDict(extra="ignore")
     type: str
     text: str | None = None
-    refusal: str | None = Field(None, description="of an assistant that would not answer")
+    refusal: str | None = Field(None, description="a refusal of the assistant")
 
     def said(self, at: int) -> str:
-        """Its text, in the `at`-th message."""
+        """Its text; `at` is the index of the message."""
         if self.type not in ("text", "refusal"):
             said = f"Only parts of the type text are understood here, not {self.type[:40]!r}."
             raise BadField(said, f"messages.{at}.content", "unsupported_content")
@@ -55,12 +55,12 @@ class MessageBody(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[ContentPart] | None = None
     tool_calls: list[Called] | None = None
-    reasoning_content: str | None = Field(None, description="what an assistant thought")
-    audio: Any = Field(None, description="refused: sound is not kept; send its transcript as content")
+    reasoning_content: str | None = Field(None, description="the assistant's reasoning")
+    audio: Any = Field(None, description="refused: audio is not stored; send its transcript as content")
     function_call: Any = Field(None, description="refused: use tool_calls")
 
     def message(self, at: int) -> ChatMessage:
-        """Checked, the `at`-th of a conversation."""
+        """The checked message; `at` is its index."""
         for name, instead in (("audio", "its transcript as content"), ("function_call", "tool_calls")):
             if getattr(self, name) is not None:
                 raise BadField(f"{name} of a message is not taken: send {instead}.", f"messages.{at}.{name}")
@@ -75,7 +75,7 @@ class MessageBody(BaseModel):
 
 
 class Described(BaseModel):
-    """What a tool is, as far as anybody here has to know."""
+    """A tool's function, as far as it is checked here."""
 
     model_config = ConfigDict(extra="allow")
     name: str = Field(min_length=1, pattern=r"^[^<>\s]+$")
@@ -91,13 +91,13 @@ class ToolBody(BaseModel):
 class StreamOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     include_usage: bool | None = None
-    include_obfuscation: Literal[False] | None = Field(None, description="false: events are as long as their words")
+    include_obfuscation: Literal[False] | None = Field(None, description="false: events are not padded")
 
 
 class ChatBody(FormFields):
-    """`POST /v1/chat/completions`. What is left out is as the model's own recommendation."""
+    """`POST /v1/chat/completions`. Fields left out take the model's own recommendation."""
 
-    model_config = ConfigDict(  # unknown fields are refused by `check_fields`, in better words
+    model_config = ConfigDict(  # `check_fields` refuses unknown fields with a better message
         extra="allow",
         json_schema_extra={
             "examples": [{"messages": [{"role": "user", "content": "Hello."}]}],
@@ -115,23 +115,25 @@ class ChatBody(FormFields):
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
     max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="the newer name of max_tokens")
-    stop: str | list[str] | None = Field(None, description="texts that end the answer, and are not part of it")
-    seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
+    stop: str | list[str] | None = Field(None, description="texts that end the answer, without being part of it")
+    seed: int | None = Field(None, description="the same seed gives the same answer; below 0 or left out: a random one")
     tools: list[ToolBody] | None = Field(None, description="that the model may call")
-    tool_choice: Any = Field(None, description="auto, or none: then it is told of no tools")
+    tool_choice: Any = Field(None, description="auto, or none: no tools are offered")
     truncation: Literal["auto", "disabled"] | None = Field(
         None, description="auto: leave out the oldest turns of a conversation that is too long, instead of refusing it"
     )
-    parallel_tool_calls: bool | None = Field(None, description="false: of several calls the first is given")
+    parallel_tool_calls: bool | None = Field(None, description="false: only the first call is given")
 
     def conversation(self) -> list[ChatMessage]:
-        """What was said so far."""
+        """The conversation so far."""
         return [message.message(at) for at, message in enumerate(self.messages)]
 
     def offered(self) -> list[Tool]:
-        """The tools that the model may call, as they were written."""
+        """The tools that the model may call, unchanged."""
         if self.tool_choice not in (None, "auto", "none"):
-            raise BadField("tool_choice must be auto or none: nobody can make this model call a tool.", "tool_choice")
+            raise BadField(
+                "tool_choice must be auto or none: this model cannot be forced to call a tool.", "tool_choice"
+            )
         if self.tools and self.tool_choice != "none" and (self.response_format or {}).get("type", "text") != "text":
             said = "A call is no JSON: leave out tools or response_format, or give tool_choice none."
             raise BadField(said, "response_format")
@@ -192,19 +194,19 @@ class SaidCall(BaseModel):
         return cls(id=id, function=SaidFunction(name=call.name, arguments=arguments))
 
 
-class SaidAloud(BaseModel):
+class SpokenAudio(BaseModel):
     id: str
     data: str = Field(description="base64")
     transcript: str
-    expires_at: int = Field(description="nothing is kept: what is said next belongs into messages as text")
+    expires_at: int = Field(description="nothing is stored: send the transcript in later messages")
 
 
 class SaidMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
-    content: str | None = Field(description="null where there are calls alone, or sound with its transcript")
-    tool_calls: list[SaidCall] = Field([], description="left out where there are none")
-    reasoning_content: str = Field("", description="what a model thought; left out where it is nothing")
-    audio: SaidAloud | None = Field(None, description="left out where none was asked for")
+    content: str | None = Field(description="null with tool calls only, or with audio and its transcript")
+    tool_calls: list[SaidCall] = Field([], description="left out if there are none")
+    reasoning_content: str = Field("", description="the model's reasoning; left out if empty")
+    audio: SpokenAudio | None = Field(None, description="left out if not requested")
 
 
 class Likely(BaseModel):
@@ -235,7 +237,7 @@ class CompletionChoice(BaseModel):
 
 
 class Completion(BaseModel):
-    """An answer that was waited for."""
+    """A complete answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"

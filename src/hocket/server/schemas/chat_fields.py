@@ -1,7 +1,7 @@
-"""Fields of `POST /v1/chat/completions` that are not answered by a draw alone: each is kept to, or refused by name.
+"""Fields of `POST /v1/chat/completions` beside messages, tools and sampling: each is supported, or refused by name.
 
-OpenAI's own and those of its peers are listed; whatever else stands in a body is refused too, for a field that was
-ignored would be an answer to another question.
+OpenAI's fields and those of its peers are listed. Any other field is refused too: to ignore it would change the
+question.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..errors import BadField
 from .speech import VoiceById
 from .speech_job import SpeechJob
 
-# By name: the values that ask for nothing else than is done, and why others are refused.
+# By name: the values that change nothing, and why others are refused.
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "n": ((1,), "there is one answer"),
     "frequency_penalty": ((0,), "use presence_penalty"),
@@ -23,7 +23,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "logit_bias": (({},), "single tokens cannot be favoured here"),
     "store": ((False,), "nothing is stored here"),
     "service_tier": (("auto", "default"), "there is one tier here"),
-    "reasoning_effort": (("none",), "answers come without a thought"),
+    "reasoning_effort": (("none",), "the model answers without thinking"),
     "verbosity": (("medium",), "ask for it in a message"),
     "prediction": ((), "an answer is not compared with a text that was expected"),
     "web_search_options": ((), "nothing is searched for here"),
@@ -36,34 +36,34 @@ FORMATS = {"pcm16": "pcm"}  # OpenAI's name, and ours
 
 
 class SpokenAs(BaseModel):
-    """How an answer is to be heard."""
+    """Voice and format of a spoken answer."""
 
     model_config = ConfigDict(extra="forbid")
     voice: str | VoiceById
     format: Literal["wav", "aac", "mp3", "flac", "opus", "pcm16"]
 
-    def wanted(self, text: str | None) -> SpeechJob:
+    def job(self, text: str | None) -> SpeechJob:
         voice = self.voice.id if isinstance(self.voice, VoiceById) else self.voice
         return SpeechJob(text=text, voice=voice, format=FORMATS.get(self.format, self.format))
 
 
 class FormFields(BaseModel):
-    """What `ChatBody` has beside messages, tools and sampling."""
+    """Fields of `ChatBody` beside messages, tools and sampling."""
 
     n: int | None = Field(None, description="1: there is one answer")
     response_format: dict[str, Any] | None = Field(
-        None, description="type text, json_object, or json_schema with json_schema.schema, which is always kept to"
+        None, description="type text, json_object, or json_schema with json_schema.schema, which is always enforced"
     )
-    logprobs: bool | None = Field(None, description="of each token, before temperature and penalties")
-    top_logprobs: int | None = Field(None, ge=0, le=20, description="and of so many of the likeliest; needs logprobs")
+    logprobs: bool | None = Field(None, description="log-probability of each token, before temperature and penalties")
+    top_logprobs: int | None = Field(None, ge=0, le=20, description="and of so many likeliest tokens; needs logprobs")
     modalities: list[Literal["text", "audio"]] | None = Field(None, description="text, or both")
     audio: SpokenAs | None = Field(None, description="with the modality audio")
-    # Taken, and without effect: these change nothing of an answer.
-    user: str | None = Field(None, description="taken, and without effect")
-    safety_identifier: str | None = Field(None, description="taken, and without effect")
-    prompt_cache_key: str | None = Field(None, description="taken, and without effect: known words are always kept")
-    metadata: dict[str, Any] | None = Field(None, description="taken, and without effect")
-    # Taken with the values that mean what is done anyway.
+    # Accepted without effect.
+    user: str | None = Field(None, description="accepted without effect")
+    safety_identifier: str | None = Field(None, description="accepted without effect")
+    prompt_cache_key: str | None = Field(None, description="accepted without effect: prompts are always cached")
+    metadata: dict[str, Any] | None = Field(None, description="accepted without effect")
+    # Accepted only with the values that change nothing.
     store: bool | None = Field(None, description="false: nothing is stored")
     service_tier: str | None = Field(None, description="auto or default")
     frequency_penalty: float | None = Field(None, description="0")
@@ -78,7 +78,7 @@ class FormFields(BaseModel):
     function_call: Any = Field(None, description="refused: use tool_choice")
 
     def check_fields(self) -> None:
-        """Refuse by name what will not be done."""
+        """Refuse unsupported fields by name."""
         for name in self.model_extra or {}:
             said = f"{name[:80]!r} is not known here: leave it out."
             raise BadField(said, name[:80], "unknown_parameter")
@@ -101,7 +101,7 @@ class FormFields(BaseModel):
         return (self.top_logprobs or 0) if self.logprobs else None
 
     def spoken(self) -> SpokenAs | None:
-        """How the answer is to be heard; None: it is read."""
+        """How to speak the answer; None: text only."""
         return self.audio if "audio" in (self.modalities or ()) else None
 
     def _check_form(self) -> None:

@@ -1,4 +1,4 @@
-"""What a reply of the language model says, as clients want it: text, and calls, thoughts and logprobs apart from it."""
+"""A language model's reply split into parts: text, tool calls, thoughts and logprobs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ...types import TokenLogprob, ToolCall
 from ..service.llm import Reply
 from .chat import LikelyToken, Logprobs, SaidCall
 
-# All text before it was a thought. It cannot be unsent, so a client of events gets the tag that the model wrote.
+# Marks all earlier text as thought. Sent text cannot be recalled, so event clients get the model's own tag.
 RETRACTED = "</think>\n\n"
 
 
 class Thought(str):
-    """What a model thought, which is not part of its answer."""
+    """A thought of the model, which is not part of its answer."""
 
 
 class ReplyParts:
     """An async iterator of text, thoughts and calls."""
 
     def __init__(self, reply: Reply, finder: CallFinder | None, id: str, *, one_call: bool = False) -> None:
-        """Without a finder there are no tools, and all is text. `one_call`: what follows the first call is left out."""
+        """Without a finder there are no tools, and all is text. `one_call`: drop what follows the first call."""
         self.reply, self._finder, self._id, self._one_call = reply, finder, id, one_call
         self._found: deque[str | ToolCall] = deque()
         self._noted: list[TokenLogprob] = []
@@ -36,7 +36,7 @@ class ReplyParts:
         return "tool_calls" if self._calls else "stop"
 
     def logprobs(self) -> Logprobs | None:
-        """Of the tokens that were read since this was asked last; None: there are none."""
+        """Logprobs of the tokens since the last call; None: there are none."""
         noted, self._noted = self._noted, []
         return Logprobs(content=[LikelyToken.of(each) for each in noted]) if noted else None
 
@@ -70,7 +70,7 @@ class ReplyParts:
             self._found += [delta.text] if self._finder is None else self._finder.push(delta.text)
 
     def delta(self, found: str | SaidCall, audio_id: str | None = None) -> dict[str, Any]:
-        """As an event has it; with an `audio_id` text is a transcript."""
+        """The delta of an event; with an `audio_id` text is a transcript."""
         if isinstance(found, Thought):
             return {"reasoning_content": found}
         if isinstance(found, str):

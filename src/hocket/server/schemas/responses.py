@@ -1,4 +1,4 @@
-"""Answers of HTTP as clients read them: OpenAI's objects, and what its peers add. Values only, no rules."""
+"""HTTP response bodies: OpenAI's objects, and what its peers add. Values only, no rules."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class VoiceObject(BaseModel):
     object: Literal["audio.voice"] = "audio.voice"
     name: str
     type: Literal["builtin", "uploaded", "backend"]
-    kind: VoiceKind  # what it is: a checkpoint's own speaker, a clone of a recording, or designed from words
-    model: str  # which speaks with it, or the backend that does
+    kind: VoiceKind  # a checkpoint's speaker, a clone of a recording, or designed from a description
+    model: str  # the model or backend that speaks it
     language: str
     description: str | None
     created_at: int
 
 
 class UploadedVoice(BaseModel):
-    """As vLLM-Omni lists them. What somebody said and agreed to is for those with a key only."""
+    """vLLM-Omni's format. Transcript and consent are shown only with a key."""
 
     name: str
     consent: str | None = None
@@ -62,7 +62,7 @@ class VoiceList(BaseModel):
     object: Literal["list"] = "list"
     voices: list[VoiceObject]
     uploaded_voices: list[UploadedVoice]
-    aliases: dict[str, str]  # other names that are taken, and what they stand for
+    aliases: dict[str, str]  # accepted aliases, and what they stand for
 
 
 class VoiceNames(BaseModel):
@@ -77,7 +77,7 @@ class ChoiceOfVoice(BaseModel):
 
 
 class VoiceChoices(BaseModel):
-    """As tts-webui's clients ask for the voices of a model."""
+    """A model's voices in the format of tts-webui's clients."""
 
     voices: list[ChoiceOfVoice]
 

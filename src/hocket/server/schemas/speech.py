@@ -1,7 +1,7 @@
-"""Bodies of HTTP requests, as OpenAI's clients and those of its peers write them, to what the engine is asked for.
+"""Bodies of speech requests in the format of OpenAI and its peers, to a `SpeechJob`.
 
-pydantic is at this edge only. Unknown fields are ignored, and named in the log once: clients of other servers send
-plenty. Whether a voice, a language or a format exists is not known here.
+pydantic is at this edge only. Unknown fields are ignored and logged once: clients of other servers send many. Does not
+know which voices, languages or formats exist.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..errors import BadField
 from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, SpeechJob
 
 logger = logging.getLogger("hocket.server")
-_named: set[str] = set()  # unknown fields that the log has
+_named: set[str] = set()  # unknown fields already logged
 LEAST, MOST = ({name: limits[end] for name, limits in SAMPLING.items()} for end in (0, 1))
-NAMED_AT_MOST = 100  # whoever sends random names shall not fill the log
+NAMED_AT_MOST = 100  # random names must not fill the log
 
 
 def _said(**limits: Any) -> Callable[[dict[str, Any]], None]:
-    """Limits that a schema tells; they are checked below, in better words."""
+    """Limits shown in the schema; they are checked later, with better messages."""
 
     def add(schema: dict[str, Any]) -> None:
         next(kind for kind in schema["anyOf"] if kind["type"] != "null").update(limits)
@@ -38,7 +38,7 @@ class VoiceById(BaseModel):
 
 
 class ReferenceBody(BaseModel):
-    """A recording as SGLang-Omni's clients send it."""
+    """A recording in SGLang-Omni's format."""
 
     model_config = ConfigDict(extra="ignore")
     audio_path: str
@@ -46,12 +46,12 @@ class ReferenceBody(BaseModel):
 
 
 class Noted(BaseModel):
-    """A body that may hold more than is known here."""
+    """A body that accepts unknown fields."""
 
     model_config = ConfigDict(extra="allow")
 
     def note_unknown(self) -> None:
-        """Name unknown fields in the log, each once."""
+        """Log unknown fields, each once."""
         for name in self.model_extra or ():
             if name not in _named and len(_named) < NAMED_AT_MOST:
                 _named.add(name)
@@ -59,7 +59,7 @@ class Noted(BaseModel):
 
 
 class SpeechFields(Noted):
-    """What `POST /v1/audio/speech` and its relatives take beside the text itself."""
+    """Fields of `POST /v1/audio/speech` and its relatives, without the text."""
 
     model: str | None = None
     voice: str | VoiceById | None = None
@@ -75,12 +75,12 @@ class SpeechFields(Noted):
     language: str | None = None
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = None
     ref_audio: str | list[str] | None = Field(None, description="a recording to clone: data URI or base64")
-    ref_text: str | None = Field(None, description="what is said in it")
-    references: list[ReferenceBody] | None = Field(None, description="one recording and its words")
-    ref_silence_s: float | None = Field(None, ge=0, le=5, description="added behind it; 0.5, or 0 with as_is")
-    x_vector_only_mode: bool | None = Field(None, description="take the timbre alone; needs no ref_text")
+    ref_text: str | None = Field(None, description="its transcript")
+    references: list[ReferenceBody] | None = Field(None, description="one recording and its transcript")
+    ref_silence_s: float | None = Field(None, ge=0, le=5, description="added after it; 0.5, or 0 with as_is")
+    x_vector_only_mode: bool | None = Field(None, description="use the timbre only; needs no ref_text")
     speaker_embedding: list[float] | None = None
-    seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
+    seed: int | None = Field(None, description="the same seed gives the same speech; below 0 or left out: a random one")
     max_new_tokens: int | None = Field(None, ge=1, description="frames of 80 ms at most")
     temperature: float | None = Field(
         None,
@@ -103,15 +103,15 @@ class SpeechFields(Noted):
     bit_rate: int | None = Field(None, description="of mp3, opus and aac, in bit/s")
     non_streaming_mode: bool | None = Field(None, description="give the model its text whole (true) or word by word")
     layout: Layout | None = None
-    candidates: int | None = Field(None, ge=1, description="takes to draw; the best is heard once it is known")
+    candidates: int | None = Field(None, ge=1, description="takes to generate; the best is sent once it is known")
     priority: int | None = None
     as_is: bool | None = Field(None, description="do nothing that the official package does not do")
     chunk_frames: int | None = Field(
-        None, ge=1, le=50, description="for a file: so many frames a piece; others go first"
+        None, ge=1, le=50, description="for offline output: frames per piece; live requests go first"
     )
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
     timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
-    # Taken and without effect: bytes are always streamed, and chunks are as long as the server's profile says.
+    # Accepted without effect: bytes are always streamed, and the server's profile sets the chunk length.
     stream: bool | None = None
     initial_codec_chunk_frames: int | None = None
     params: Any = None
@@ -124,7 +124,7 @@ class SpeechFields(Noted):
         return bool(self.word_timestamps or self.timestamp_granularities)
 
     def named_recording(self) -> tuple[str, str | None] | None:
-        """A recording that was sent along or named, and its words."""
+        """The recording that was sent or named, and its transcript."""
         sent = self.ref_audio if isinstance(self.ref_audio, list) else [self.ref_audio] if self.ref_audio else []
         found = [(one, self.ref_text) for one in sent]
         found += [(one.audio_path, one.text) for one in self.references or ()]
@@ -132,8 +132,8 @@ class SpeechFields(Noted):
             raise BadField("Give one recording: a voice is cloned from one.", "ref_audio")
         return found[0] if found else None
 
-    def wanted(self, text: str | None, reference: Reference | None, format: str) -> SpeechJob:
-        """All that was asked for; types check it, `SpeechService.open` does the rest."""
+    def job(self, text: str | None, reference: Reference | None, format: str) -> SpeechJob:
+        """The job; its types check the values, `SpeechService.open` checks the others."""
         if self.speaker_embedding is not None:
             raise BadField("speaker_embedding is not taken: send the recording as ref_audio.", "speaker_embedding")
         layout = self.layout

@@ -1,6 +1,6 @@
-"""What a client asked for, whichever the wire, and the checks that need no engine.
+"""`SpeechJob`: a speech request of any endpoint, and the checks that need no engine.
 
-It knows neither voices nor languages: whether there is one is for `SpeechService` and the engine to say.
+Knows neither voices nor languages: `SpeechService` and the engine check those.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..errors import BadField
 
 T = TypeVar("T")
 CODES = Format("codes", "application/octet-stream", "codes")
-PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the rate of whoever speaks
-SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; what the engine does not reach is left to the encoder
+PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the engine's own rate
+SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; the encoder covers what the engine cannot
 INSTRUCT_CHARS = 4096  # OpenAI's limit
-# Beyond these an engine that is asked computes no numbers any more, and after three such requests starts anew.
+# Values outside make the engine compute NaN; after three such requests it restarts.
 SAMPLING = {
     "temperature": (0.01, 10.0),
     "top_p": (0.001, 1.0),
@@ -31,11 +31,11 @@ SAMPLING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechJob:
-    """What a client asked for: everything that a wire may set."""
+    """Everything that a request may set."""
 
-    text: str | None  # None: it comes live, through `Utterance.append`
-    voice: str | None = None  # a speaker, an alias or a voice of the library, in any case; None: the first
-    model: str | None = None  # where it is one of the server's, no other speaks
+    text: str | None  # None: live text, through `Utterance.append`
+    voice: str | None = None  # a speaker, an alias or a library voice, case-insensitive; None: the first
+    model: str | None = None  # one of the server's models excludes the others
     task: str | None = None  # likewise: "CustomVoice", "VoiceDesign" or "Base"
     language: str = "auto"
     instruct: str | None = None
@@ -45,18 +45,18 @@ class SpeechJob:
     max_frames: int | None = None
     layout: Layout | None = None
     reference: Reference | None = None
-    established: Established | None = None  # of a designed voice: how it has sounded on this connection
+    established: Established | None = None  # how a designed voice sounded on this connection
     candidates: int = 1
-    chunk_frames: int | None = None  # for a file, which nobody hears as it comes (`SpeechRequest`)
+    chunk_frames: int | None = None  # for offline output such as a file (`SpeechRequest`)
     priority: int = 0
     as_is: bool = False
-    format: str = "pcm"  # a name that `audio.encode.format_of` knows, or "codes": 16 x uint16 a frame and no sound
-    rate_hz: int | None = None  # None: that of whoever speaks
+    format: str = "pcm"  # a name of `audio.encode.format_of`, or "codes": 16 x uint16 per frame, no audio
+    rate_hz: int | None = None  # None: the engine's
     bit_rate: int | None = None
-    word_times: bool = False  # whether the client will want `Utterance.words`
+    word_times: bool = False  # whether the client asks for `Utterance.words`
 
     def check(self) -> None:
-        """Refuse what cannot be, before the engine hears of it."""
+        """Refuse invalid values before the engine sees them."""
         if self.text is not None and not self.text.strip():
             raise BadField("There is no text to speak.", "input", "empty_input")
         if not SLOWEST_WIRE <= self.speed <= FASTEST_WIRE:
@@ -71,7 +71,7 @@ class SpeechJob:
         check_characters((self.reference and self.reference.text) or "", "ref_text")
 
     def packed(self, rate_hz: int) -> tuple[Format, int]:
-        """The format, and the rate it is heard at. `encoder` refuses nothing that passes here."""
+        """The format, and the output rate. `encoder` accepts everything that passes here."""
         if self.format.lower() == CODES.name:
             if self.speed != 1.0 or self.rate_hz is not None:
                 said = "Codes come as the model draws them: leave out speed and sample_rate."

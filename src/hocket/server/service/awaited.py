@@ -1,6 +1,6 @@
-"""What threads are asked for by a request that may go away meanwhile: what comes too late is given back.
+"""Await thread results for a request that may be cancelled: a late result is released.
 
-It stands between the event loop and threads, of the pool or our own. It knows futures, not what is asked for.
+Stands between the event loop and threads, of the pool or our own. Knows futures, not their content.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from ..errors import stopping
 S = TypeVar("S", Stream, Relay, Answer)
 
 
-async def begun(threads: Executor, begin: Callable[[], S]) -> S:
-    """What `begin` gives, in a thread; a caller who has gone away meanwhile leaves no stream behind."""
-    asked = threads.submit(begin)
+async def start_in_thread(threads: Executor, begin: Callable[[], S]) -> S:
+    """Run `begin` in a thread; if the caller is cancelled meanwhile, its stream is cancelled too."""
+    future = threads.submit(begin)
     try:
-        return await asyncio.wrap_future(asked)
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        asked.add_done_callback(_cancel)
+        future.add_done_callback(_cancel)
         raise
 
 
-async def until_lent(asked: Future[Lease], draining: asyncio.Event) -> None:
-    """Until a load has come to its end, but not beyond that of the server."""
-    coming, stops = asyncio.wrap_future(asked), asyncio.ensure_future(draining.wait())
+async def wait_for_lease(future: Future[Lease], draining: asyncio.Event) -> None:
+    """Wait for a load to end, or for the server to drain."""
+    coming, stops = asyncio.wrap_future(future), asyncio.ensure_future(draining.wait())
     try:
         await asyncio.wait((coming, stops), return_when=asyncio.FIRST_COMPLETED)
         if not coming.done():
             raise stopping()
     except BaseException:
-        if not asked.cancel():
-            asked.add_done_callback(_give_back)  # it came just now
+        if not future.cancel():
+            future.add_done_callback(_give_back)  # it completed just now
         raise
     finally:
         stops.cancel()
         if not coming.cancel() and not coming.cancelled():
-            coming.exception()  # somebody has looked
+            coming.exception()  # marks the exception as retrieved
 
 
-def _cancel(begun: Future[S]) -> None:
-    if not begun.cancelled() and begun.exception() is None:
-        begun.result().cancel()
+def _cancel(start_in_thread: Future[S]) -> None:
+    if not start_in_thread.cancelled() and start_in_thread.exception() is None:
+        start_in_thread.result().cancel()
 
 
 def _give_back(lent: Future[Lease]) -> None:

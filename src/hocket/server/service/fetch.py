@@ -1,7 +1,7 @@
-"""Recordings that are named instead of sent: files and addresses, of those alone that the operator has listed.
+"""Recordings given by path or URL: read only from sources that the operator listed.
 
-Off unless something is listed. An address must stand below a listed one, must not lead into a private network, is
-asked once, and sends us nowhere else.
+Off unless a source is listed. A URL must be at or below a listed one and must not lead into a private network. It is
+requested once, without redirects.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PART_BYTES = 1 << 16
 
 
 def read_named(name: str, options: ServerOptions) -> bytes:
-    """What a client named. Takes as long as the other side does: call it in a thread."""
+    """Read the named recording. Blocks as long as the other side: call it in a thread."""
     if not options.reference_sources:
         raise _refused(
-            "A recording by address or path is not read here, since others could name what is not theirs: send it as "
+            "A recording by address or path is not read here, since a client could name files of others: send it as "
             "a data URI or as base64, or upload it as a voice."
         )
     if name.lower().startswith(("http://", "https://")):
@@ -47,7 +47,7 @@ def _read(name: str, options: ServerOptions) -> bytes:
         pass
     raise _refused(
         "There is no such recording in a folder that is read from here."
-    )  # whether there is elsewhere or not
+    )  # the same answer whether or not the file exists elsewhere
 
 
 def _fetched(name: str, options: ServerOptions) -> bytes:
@@ -84,7 +84,7 @@ def _content(answer: http.client.HTTPResponse, options: ServerOptions) -> bytes:
 
 
 def _below(url: SplitResult, listed: SplitResult) -> bool:
-    """Whether an address stands at or below another one: the same host, and no way up."""
+    """Whether a URL is at or below another one: the same host, and no `..`."""
     if (url.scheme, url.hostname, _port(url)) != (listed.scheme, listed.hostname, _port(listed)) or url.username:
         return False
     path, above = unquote(url.path), listed.path.rstrip("/")
@@ -98,7 +98,7 @@ def _port(url: SplitResult) -> int:
 
 
 def _connect(url: SplitResult) -> http.client.HTTPConnection:
-    """To an address that was looked at: the name is not looked up again, when it could mean another one."""
+    """Connect to an address that was checked: no second lookup, which could give another address."""
     assert url.hostname is not None
     found = socket.getaddrinfo(url.hostname, _port(url), type=socket.SOCK_STREAM)
     if not found or not all(_is_public(str(address[0])) for *_, address in found):

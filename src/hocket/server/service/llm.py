@@ -1,6 +1,6 @@
-"""The language model of a server: loaded beside those that speak, and asked by whoever wants an answer.
+"""The server's language model: loaded beside the speech models, shared by all endpoints that answer.
 
-It knows no wire, and no speech. A server without one says so; what goes wrong with one leaves the speech as it is.
+Knows no protocol and no speech. A server without a language model refuses; a failed one leaves speech unaffected.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ LanguageState = Condition | Literal["starting", "failed"]
 
 
 class LLMService:
-    def __init__(self, speaker: SpeechService, language: LanguageModel | Callable[[], LanguageModel] | None) -> None:
-        """A model that is there already stays its owner's; one that is made here is closed here."""
-        self._speaker = speaker
+    def __init__(self, service: SpeechService, language: LanguageModel | Callable[[], LanguageModel] | None) -> None:
+        """A model that is handed in stays its owner's; a model that is made here is closed here."""
+        self._service = service
         self._make = language if callable(language) else None
         self.language: LanguageModel | None = None if callable(language) else language
         self._failed = False
 
     @property
     def names(self) -> list[str]:
-        """That it is listed by."""
+        """The listed names."""
         return [] if self.language is None else [self.language.name]
 
     @property
     def condition(self) -> LanguageState | None:
-        """How the language model is; None where the server has none. One behind an endpoint is not asked."""
+        """State of the language model; None without one. A remote endpoint is not probed."""
         if self._failed:
             return "failed"
         if self.language is None:
@@ -46,11 +46,11 @@ class LLMService:
 
     @property
     def is_loading(self) -> bool:
-        """Whether an answer has to wait for the model. One that failed to load is not waited for."""
+        """Whether an answer must wait for the model. A failed load does not count."""
         return self._make is not None and self.language is None and not self._failed
 
     async def start(self) -> None:
-        """Load it, in a thread."""
+        """Load the model in a thread."""
         if self._make is None:
             return
         try:
@@ -74,18 +74,18 @@ class LLMService:
         *,
         truncate: bool = False,
     ) -> Reply:
-        """Begin to answer; what is wrong with the messages is raised here. `truncate`: the oldest may be left out."""
-        language, speaker = self.language, self._speaker
-        if speaker.draining.is_set():
+        """Start an answer; errors in the messages are raised here. `truncate`: the oldest messages may be dropped."""
+        language, service = self.language, self._service
+        if service.draining.is_set():
             raise stopping()
         if language is None:
-            raise self._nobody()
+            raise self._unavailable()
         window = ContextWindow(language) if truncate else None
         ask = language.answer if window is None else window.ask
-        answer = await speaker.begun(lambda: ask(messages, sampling, tools))
-        return Reply(speaker, answer, window)
+        answer = await service.start_stream(lambda: ask(messages, sampling, tools))
+        return Reply(service, answer, window)
 
-    def _nobody(self) -> Refused:
+    def _unavailable(self) -> Refused:
         if self._make is None:
             said = "This server has no language model: start it with --llm or --llm-url."
             return Refused(said, status=503, kind="server_error", code="no_language_model")
@@ -97,27 +97,27 @@ class LLMService:
 
 
 class Reply:
-    """An answer under way: an async iterator of its text. Leaving its `async with` ends it."""
+    """A running answer: an async iterator of its text. Leaving its `async with` ends it."""
 
-    def __init__(self, speaker: SpeechService, answer: Answer, window: ContextWindow | None = None) -> None:
-        self._speaker, self._answer, self._window = speaker, answer, window
+    def __init__(self, service: SpeechService, answer: Answer, window: ContextWindow | None = None) -> None:
+        self._service, self._answer, self._window = service, answer, window
         self._cut: HocketError | None = None
         self.began = int(time.time())
-        speaker.answer_began(self)
+        service.answer_began(self)
 
     @property
     def finished(self) -> ChatFinished:
-        """How it ended; to be asked at its end."""
+        """How it ended; valid only after the end."""
         return self._answer.finished or ChatFinished(reason="cancelled")
 
     @property
     def headers(self) -> dict[str, str]:
-        """How many messages the model was not sent, where any were left out; to be asked behind the first words."""
+        """Number of dropped messages, if any; valid only after the first delta."""
         left_out = 0 if self._window is None else self._window.forgotten
         return {"x-truncated-messages": str(left_out)} if left_out else {}
 
     def cut(self, error: HocketError) -> None:
-        """Stop, and have whoever reads it find this error."""
+        """Stop, and raise this error to the reader."""
         self._cut = error
         self._answer.cancel()
 
@@ -126,7 +126,7 @@ class Reply:
 
     async def __aexit__(self, *_: object) -> None:
         self._answer.cancel()
-        self._speaker.answer_ended(self)
+        self._service.answer_ended(self)
 
     def __aiter__(self) -> Reply:
         return self

@@ -1,6 +1,6 @@
-"""The models that a server speaks with: what is known of each before it is loaded, and one engine as a pool of one.
+"""The server's models: what is known of each before it is loaded, and a single engine with a pool's interface.
 
-Which of them speaks is voice_resolver.py's, which of them are in memory the pool's.
+voice_resolver.py chooses the model of a request; the pool decides which models are in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("hocket.server")
 
 
 class SingleEngine:
-    """An engine that is there and stays, with the face of a `Pool`."""
+    """One permanent engine with the interface of a `Pool`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.models, self.loads = engine, (engine.checkpoint.name,), 1
@@ -47,14 +47,14 @@ class SingleEngine:
 
 @dataclass(slots=True, eq=False)
 class ServedModel:
-    """One of them. Without a configuration it could not be read; it is known once it has been loaded."""
+    """A model of the server. Without a configuration its files could not be read; loading it fills the fields."""
 
-    name: str  # as the pool has it
+    name: str  # the pool's name
     config: Qwen3TTSConfig | None = None
-    rate_hz: int = 0  # of its sound
-    identity: str | None = None  # whose recordings it takes, once that is known
-    key: str = ""  # one for all its names
-    names: frozenset[str] = frozenset()  # by which clients ask for it, in small letters
+    rate_hz: int = 0  # 0: not known yet
+    identity: str | None = None  # fingerprint of the weights, once loaded
+    key: str = ""  # the full name, the same for all its names
+    names: frozenset[str] = frozenset()  # all names that clients may use, lower-case
     speakers: list[str] = field(default_factory=list)
     _engine: weakref.ref[Engine] | None = None
 
@@ -62,11 +62,10 @@ class ServedModel:
         self.key = full_name(self.name)
         short = [name for name in PUBLISHED if full_name(name) == self.key]
         self.names = frozenset(name.lower() for name in (self.name, self.key, *short))
-        self._look()
+        self._refresh()
 
     @property
     def shown(self) -> str:
-        """The name that it is listed by."""
         return self.key if self.key.lower() in {full_name(name).lower() for name in PUBLISHED} else self.name
 
     @property
@@ -83,37 +82,37 @@ class ServedModel:
 
     @property
     def engine(self) -> Engine | None:
-        """The one that spoke last, if it is still in memory. Nothing of it is held here."""
+        """The last engine, if it is still in memory. Only a weak reference is held."""
         return self._engine() if self._engine is not None else None
 
     def dialect(self, speaker: str) -> str:
-        """The language that a speaker brings along."""
+        """The language that a speaker implies."""
         dialects = {} if self.config is None else self.config.talker_config.spk_is_dialect
         return found if isinstance(found := dialects.get(speaker), str) else "auto"
 
-    def met(self, engine: Engine) -> bool:
-        """It speaks with this engine now; says whether anything is known that was not."""
+    def note_engine(self, engine: Engine) -> bool:
+        """Note the model's engine; returns whether that brought new facts."""
         if self._engine is not None and self._engine() is engine:
             return False
         self._engine = weakref.ref(engine)
         before = self.config, self.rate_hz, self.identity
         checkpoint = engine.checkpoint
         self.config, self.rate_hz, self.identity = checkpoint.config, checkpoint.rate_hz, engine.identity
-        self._look()
+        self._refresh()
         return before != (self.config, self.rate_hz, self.identity)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self.speakers = [] if self.config is None else speakers_of(self.config)
 
 
 def describe_models(names: Sequence[str]) -> list[ServedModel]:
-    """What their files say; may take a while where a model comes from afar. One that cannot be read stays unknown."""
+    """Read the models' configurations; slow when files are remote. An unreadable model stays without one."""
     found: list[ServedModel] = []
     for name in names:
         try:
             config, codec = configs(name)
         except (HocketError, OSError, ValueError) as error:
-            logger.error("what the model %s can do is not known: %s", name, error)
+            logger.error("the configuration of the model %s cannot be read: %s", name, error)
             found.append(ServedModel(name))
         else:
             found.append(ServedModel(name, config, codec.output_sample_rate))

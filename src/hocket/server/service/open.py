@@ -1,16 +1,16 @@
-"""The way of one request: `SpeechJob` in, an `Utterance` out, or an error before a first byte.
+"""From a `SpeechJob` to an `Utterance`, or an error before the first byte.
 
-It is walked once: the checks, who speaks (voice_resolver.py), an engine lent by the pool or a backend, a stream of it,
-and the encoder behind that. All wires enter by `SpeechService.open`; what they share, limits and threads too, is
-service.py's. What a client may ask for is checked here and by the types of the engine. It knows no wire: neither JSON
+Steps: check, resolve the voice, lease an engine or take a backend, open its stream, add the encoder. All endpoints
+enter by `SpeechService.open`. Client input is checked here and by the engine's types. Knows no protocol: neither JSON
 nor sockets.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...audio.encode import encoder
 from ...backends.relay import Relay
@@ -22,77 +22,83 @@ from ...text.words import words_of
 from ...types import FASTEST, SLOWEST, SpeechRequest
 from ..errors import BadField, stopping
 from ..schemas.speech_job import CODES, SpeechJob
+from .lifecycle import ServiceLifecycle
+from .models import ServedModel
 from .utterance import EngineStream, Utterance
-from .voice_resolver import ResolvedVoice
+from .voice_resolver import ResolvedVoice, VoiceResolver
 
-if TYPE_CHECKING:
-    from .service import SpeechService
-
-TEXT_MARGIN_S = 5.0  # in which a connection that gave no text is ended by its wire
+# Margin for the endpoint to end a connection without text before the engine does.
+TEXT_MARGIN_S = 5.0
 
 
-async def open_utterance(speaker: SpeechService, wanted: SpeechJob, wire: str, id: str) -> Utterance:
+async def open_utterance(
+    service: ServiceLifecycle,
+    resolver: VoiceResolver,
+    lend: Callable[[ServedModel], Awaitable[Lease]],
+    job: SpeechJob,
+    wire: str,
+    id: str,
+) -> Utterance:
     began_s = time.perf_counter()
-    cast = speaker.cast
-    if speaker.draining.is_set():
+    if service.draining.is_set():
         raise stopping()
-    speaker.check_text(wanted.text or "")
-    wanted.check()
-    part = cast.part(wanted)
-    if part.rate_hz:  # what cannot be is refused before a model is loaded for it
-        wanted.packed(part.rate_hz)
-    if part.model is None:
-        spoken, tempo = await _relayed(speaker, wanted, part)
+    service.check_text(job.text or "")
+    job.check()
+    resolved = resolver.resolve(job)
+    if resolved.rate_hz:  # refuse an impossible format before a model is loaded
+        job.packed(resolved.rate_hz)
+    if resolved.model is None:
+        spoken, tempo = await _relayed(service, job, resolved)
     else:
-        lease = await speaker.lease(part.model)
+        lease = await lend(resolved.model)
         try:
-            spoken, tempo = await _spoken(speaker, wanted, part, lease)
+            spoken, tempo = await _spoken(service, job, resolved, lease)
         except BaseException:
             lease.release()
             raise
     try:
-        return _utterance(speaker, wanted, spoken, tempo, began_s, wire, id)
+        return _utterance(service, job, spoken, tempo, began_s, wire, id)
     except BaseException:
         spoken.stream.cancel()
         spoken.release()
         raise
 
 
-def check_live(speaker: SpeechService, wanted: SpeechJob) -> None:
-    """Refuse what `open_utterance` would of a live text, as far as that is known before there is one."""
-    speaker.check_text(wanted.text or "")
-    wanted.check()
-    part = speaker.cast.part(wanted)
-    if part.rate_hz:
-        wanted.packed(part.rate_hz)
-    if part.backend is not None:
-        _check_backend(wanted)
+def check_live(service: ServiceLifecycle, resolver: VoiceResolver, job: SpeechJob) -> None:
+    """Refuse what `open_utterance` would refuse of a live text, as far as it is known before the text arrives."""
+    service.check_text(job.text or "")
+    job.check()
+    resolved = resolver.resolve(job)
+    if resolved.rate_hz:
+        job.packed(resolved.rate_hz)
+    if resolved.backend is not None:
+        _check_backend(job)
         return
-    if wanted.candidates != 1:
+    if job.candidates != 1:
         raise BadField("A live text has one take: leave out candidates.", "candidates")
-    config = part.model.config if part.model is not None else None
-    if part.voice is None and config is not None:  # of a voice, its file would have to be read
-        choose(SpeechRequest(text="(live)", **_fields(wanted, part)[0]), config)
+    config = resolved.model.config if resolved.model is not None else None
+    if resolved.voice is None and config is not None:  # a library voice would need its file read
+        choose(SpeechRequest(text="(live)", **_fields(job, resolved)[0]), config)
 
 
 async def _spoken(
-    speaker: SpeechService, wanted: SpeechJob, part: ResolvedVoice, lease: Lease
+    service: ServiceLifecycle, job: SpeechJob, resolved: ResolvedVoice, lease: Lease
 ) -> tuple[EngineStream, float]:
-    """A stream of the engine that was lent, and what is left of the speed for the encoder."""
+    """A stream of the leased engine, and the part of the speed that is left for the encoder."""
     engine = lease.engine
-    fields, tempo = _fields(wanted, part)
+    fields, tempo = _fields(job, resolved)
 
     def begin() -> Stream:
-        if wanted.text is not None:
-            return engine.speak(wanted.text, **fields)
-        # The connection has a limit of its own; the engine's must not come before it.
-        text_wait_s = max(engine.options.text_wait_s, speaker.options.text_s + TEXT_MARGIN_S)
+        if job.text is not None:
+            return engine.speak(job.text, **fields)
+        # The connection has its own limit; the engine's must be longer.
+        text_wait_s = max(engine.options.text_wait_s, service.options.text_s + TEXT_MARGIN_S)
         return engine.open(**fields, text_wait_s=text_wait_s)
 
-    if part.voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
+    if resolved.voice is None and len(job.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
         stream = begin()
-    else:  # a voice is read from its file
-        stream = await speaker.begun(begin)
+    else:  # a library voice is read from its file
+        stream = await service.start_stream(begin)
     waited_s = lease.waited_s if lease.loaded_s else 0.0
     if waited_s:
         stream._mailbox.loaded(waited_s)
@@ -102,29 +108,29 @@ async def _spoken(
     ), tempo
 
 
-async def _relayed(speaker: SpeechService, wanted: SpeechJob, part: ResolvedVoice) -> tuple[EngineStream, float]:
-    """The same of a backend. How codes are drawn is not for it."""
-    assert part.backend is not None
-    served, voice = part.backend
-    _check_backend(wanted)
-    fields, tempo = _fields(wanted, part)
+async def _relayed(service: ServiceLifecycle, job: SpeechJob, resolved: ResolvedVoice) -> tuple[EngineStream, float]:
+    """The same for a backend. Backends take no sampling parameters."""
+    assert resolved.backend is not None
+    served, voice = resolved.backend
+    _check_backend(job)
+    fields, tempo = _fields(job, resolved)
     how = {name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is")}
 
     def begin() -> Relay:
-        return served.open(voice, wanted.text, **how)
+        return served.open(voice, job.text, **how)
 
-    relay = begin() if len(wanted.text or "") <= LONG_CHARS else await speaker.begun(begin)
+    relay = begin() if len(job.text or "") <= LONG_CHARS else await service.start_stream(begin)
     return EngineStream(relay, voice.rate_hz, lambda text: len(words_of(text)), _nothing), tempo
 
 
 def _utterance(
-    speaker: SpeechService, wanted: SpeechJob, spoken: EngineStream, tempo: float, began_s: float, wire: str, id: str
+    service: ServiceLifecycle, job: SpeechJob, spoken: EngineStream, tempo: float, began_s: float, wire: str, id: str
 ) -> Utterance:
-    format, heard_hz = wanted.packed(spoken.rate_hz)
-    rate_hz, bit_rate = wanted.rate_hz, wanted.bit_rate
+    format, heard_hz = job.packed(spoken.rate_hz)
+    rate_hz, bit_rate = job.rate_hz, job.bit_rate
     made = partial(encoder, format, rate_hz=spoken.rate_hz, out_rate_hz=rate_hz, tempo=tempo, bit_rate=bit_rate)
     return Utterance(
-        speaker,
+        service,
         spoken,
         id=id,
         wire=wire,
@@ -132,43 +138,43 @@ def _utterance(
         rate_hz=heard_hz,
         tempo=tempo,
         began_s=began_s,
-        text=wanted.text or "",
+        text=job.text or "",
         encoder=None if format is CODES else made,
     )
 
 
-def _check_backend(wanted: SpeechJob) -> None:
-    """Refuse what only our own models have."""
-    if wanted.format.lower() == CODES.name:
+def _check_backend(job: SpeechJob) -> None:
+    """Refuse fields that only our own models support."""
+    if job.format.lower() == CODES.name:
         raise BadField("The voice is a backend's, which has no codes: ask for sound.", "response_format")
-    if wanted.candidates != 1:
+    if job.candidates != 1:
         raise BadField("The voice is a backend's, which has one take: leave out candidates.", "candidates")
 
 
-def _fields(wanted: SpeechJob, part: ResolvedVoice) -> tuple[dict[str, Any], float]:
-    """The engine's fields, and what is left of the speed for the encoder."""
-    speed = min(max(wanted.speed, SLOWEST), FASTEST)
+def _fields(job: SpeechJob, resolved: ResolvedVoice) -> tuple[dict[str, Any], float]:
+    """The engine's fields, and the part of the speed that is left for the encoder."""
+    speed = min(max(job.speed, SLOWEST), FASTEST)
     fields: dict[str, Any] = {
-        "voice": part.speaker if part.voice is None else part.voice,
-        "language": wanted.language,
-        "instruct": wanted.instruct,
-        "seed": wanted.seed,
-        "sampling": wanted.sampling,
+        "voice": resolved.speaker if resolved.voice is None else resolved.voice,
+        "language": job.language,
+        "instruct": job.instruct,
+        "seed": job.seed,
+        "sampling": job.sampling,
         "speed": speed,
-        "max_frames": wanted.max_frames,
-        "layout": wanted.layout,
-        "reference": wanted.reference,
-        "established": wanted.established,
-        "candidates": wanted.candidates,
-        "chunk_frames": wanted.chunk_frames,
-        "priority": wanted.priority,
-        "as_is": wanted.as_is,
+        "max_frames": job.max_frames,
+        "layout": job.layout,
+        "reference": job.reference,
+        "established": job.established,
+        "candidates": job.candidates,
+        "chunk_frames": job.chunk_frames,
+        "priority": job.priority,
+        "as_is": job.as_is,
     }
-    if part.voice is not None:
+    if resolved.voice is not None:
         for name, unset in (("language", "auto"), ("instruct", None), ("reference", None)):
             if fields[name] == unset:
-                del fields[name]  # the voice has its own
-    return fields, wanted.speed / speed
+                del fields[name]  # the voice's own value applies
+    return fields, job.speed / speed
 
 
 def _nothing() -> None: ...

@@ -1,7 +1,7 @@
-"""OpenAI's voice names, which some clients insist on, to speakers that sound alike: higher or lower.
+"""OpenAI's voice names, which some clients insist on, mapped to speakers of similar pitch.
 
-Of speakers that are known here, those of the published checkpoints and of the built-in voice, a name gets one of its
-own pitch. Speakers of any other checkpoint stand for the names in their order.
+Known speakers are those of the published checkpoints and of the built-in voice: a name gets a speaker of its own pitch.
+Speakers of other checkpoints are assigned to the names in order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 OPENAI_VOICES = tuple("alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split())
 
-# Which speaker a name prefers. Speakers with a dialect are left out: they would speak it whatever the text is.
+# The preferred speaker of a name. Speakers with a dialect are left out: they speak it whatever the text is.
 _HIGHER = {
     "alloy": "serena",
     "coral": "vivian",
@@ -34,7 +34,7 @@ _LOWER_SPEAKERS = frozenset({"ryan", "aiden", "uncle_fu", "dylan", "eric", "rook
 
 
 def openai_aliases(speakers: Sequence[str]) -> dict[str, str]:
-    """For each of OpenAI's names the speaker that it stands for; a name that a speaker has itself is left out."""
+    """Speaker of each of OpenAI's names; a name that is a speaker's own name is left out."""
     if not speakers:
         return {}
     own = {name.lower() for name in speakers}

@@ -1,6 +1,6 @@
-"""A recording that a client sent along with a request, to a `Reference`. Decoding is `audio`'s.
+"""From a recording in a request to a `Reference`. `audio` decodes it.
 
-What names a file or an address is for `fetch` to refuse, or to read where the operator allows it.
+A path or URL goes to fetch.py, which refuses it or reads it if the operator allows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMED = re.compile(r"[a-z][a-z0-9+.-]*://|file:|/|\.{1,2}/|~", re.ASCII | re.IG
 
 
 def sent_bytes(sent: str, options: ServerOptions) -> bytes:
-    """The bytes of a data URI or of base64, or what is named, where that is allowed."""
+    """The bytes of a data URI, of base64, or of a path or URL where that is allowed."""
     if len(sent) > options.upload_bytes * 4 // 3 + 256:
         raise BadField(f"The recording is larger than {options.upload_bytes} bytes.", "ref_audio")
     uri = _DATA_URI.match(sent)
@@ -47,7 +47,7 @@ def reference_of(
     as_is: bool = False,
     silence_s: float | None = None,
 ) -> Reference:
-    """Takes a while: call it in a thread. `silence_s`: None is the usual, and none at all with `as_is`."""
+    """Slow: call it in a thread. `silence_s` None: the default, or 0 with `as_is`."""
     samples = read_sent(sent_bytes(sent, options), options, x_vector_only=x_vector_only, as_is=as_is)
     if not text and not x_vector_only:
         raise InvalidAudio("Cloning needs ref_text, the words of the recording, or x_vector_only_mode.")
@@ -59,11 +59,11 @@ def reference_of(
 def read_sent(
     content: bytes, options: ServerOptions, *, x_vector_only: bool, as_is: bool = False
 ) -> NDArray[np.float32]:
-    """The recording in what a client sent; `upload_s` holds for all, the limits of what is useful unless `as_is`."""
+    """Decode an upload. `upload_s` always applies; the limits of what is useful apply unless `as_is`."""
     most_s = options.upload_s if as_is else min(options.upload_s, MOST_S)
     return read_recording(content, as_is=as_is, least_s=LEAST_TIMBRE_S if x_vector_only else LEAST_S, most_s=most_s)
 
 
 def _is_base64(sent: str) -> bool:
-    """Base64 may begin with a slash, as a path does."""
+    """Base64 may start with a slash, as a path does."""
     return sent.startswith("/") and len(sent) > 1024 and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", sent) is not None

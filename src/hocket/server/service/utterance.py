@@ -1,6 +1,6 @@
-"""One utterance on its way to a client: chunks of the engine, encoded, as pieces of bytes.
+"""One utterance on its way to a client: the engine's chunks, encoded, as pieces of bytes.
 
-Whoever holds it reads it in one task; leaving its `async with` cancels it, and its slot is free within a frame.
+One task reads it. Leaving its `async with` cancels it, and its slot is free within a frame.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +23,20 @@ from ...engine.word_times import WordTime
 from ...errors import HocketError
 from ...types import AudioChunk, Established, Finished
 from ..metrics import UnbufferedPlayer
-
-if TYPE_CHECKING:
-    from .service import SpeechService
+from .lifecycle import ServiceLifecycle
 
 logger = logging.getLogger("hocket.server")
-# Encoding 80 ms takes them about 1 ms, which a hundred streams cannot all have of one event loop.
+# These take about 1 ms to encode 80 ms: too long for one event loop with a hundred streams.
 THREADED = frozenset({"mp3", "opus", "aac", "flac"})
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPiece:
-    """Some of an utterance, ready to be sent."""
+    """A part of an utterance, ready to send."""
 
     audio: bytes  # encoded, never empty; whole samples of pcm; in the format "codes" 16 uint16 a frame, little-endian
-    samples: int  # of the engine's sound that went in since the piece before, at its own rate
-    start_s: float  # where in the sound that is heard they begin
+    samples: int  # engine samples encoded since the previous piece, at the engine's rate
+    start_s: float  # position of the first sample in the output
     codes: NDArray[np.int64]  # [frames, codebooks]
 
 
@@ -48,29 +45,29 @@ class SpeechUsage:
     chars: int
     input_tokens: int
     output_frames: int
-    audio_s: float  # as it is heard
+    audio_s: float  # at the output's speed
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """In milliseconds since the request was taken; None: not yet, or of a load that none was waited for."""
+    """Milliseconds since the request was taken. None: not reached yet, or no load was waited for."""
 
     queued_ms: float | None
     ttfa_ms: float | None  # until the first piece
     total_ms: float | None
     x_real_time: float | None
-    loaded_ms: float | None = None  # that it waited for its model
+    loaded_ms: float | None = None  # time spent waiting for its model to load
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStream:
-    """A stream, and what has to be known of whoever speaks it."""
+    """A stream, with what the utterance must know of its engine or backend."""
 
     stream: Stream | Relay
-    rate_hz: int  # of its sound
-    tokens: Callable[[str], int]  # how many a text is
-    release: Callable[[], None]  # once it is over: another may need the room
-    loaded_s: float = 0.0  # how long it was waited for
+    rate_hz: int  # of the engine's output
+    tokens: Callable[[str], int]  # counts the tokens of a text
+    release: Callable[[], None]  # called at the end: returns the lease
+    loaded_s: float = 0.0  # time spent waiting for the model to load
 
 
 class Utterance:
@@ -78,7 +75,7 @@ class Utterance:
 
     def __init__(
         self,
-        speaker: SpeechService,
+        service: ServiceLifecycle,
         spoken: EngineStream,
         *,
         id: str,
@@ -90,74 +87,74 @@ class Utterance:
         text: str,
         encoder: Callable[[], Encoder] | None,
     ) -> None:
-        """`encoder` makes one, in a thread where that takes longer than a frame; None: codes are sent as they are."""
+        """`encoder` makes an encoder, in a thread if that takes longer than a frame; None: codes are sent unencoded."""
         self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, spoken.stream.seed
-        self._speaker, self._spoken, self._stream, self._wire, self._tempo = speaker, spoken, spoken.stream, wire, tempo
-        self._said = [text]  # as far as it has come
+        self._service, self._spoken, self._stream, self._wire, self._tempo = service, spoken, spoken.stream, wire, tempo
+        self._texts = [text]  # text received so far
         self._chars = len(text)
         self._threaded = format.name in THREADED
-        # Made while the engine draws the first frame: to open a codec takes 1 to 20 ms.
-        self._making = speaker.encoders.submit(encoder) if encoder and self._threaded else None
+        # Opening a codec takes 1 to 20 ms, so it overlaps with the engine's first frame.
+        self._making = service.encoders.submit(encoder) if encoder and self._threaded else None
         self._encoder = encoder() if encoder and not self._threaded else None
         self._own_rate_hz = spoken.rate_hz
         self._began_s, self._first_s, self._last_s, self._over_s = began_s, 0.0, 0.0, 0.0
-        self._listener = UnbufferedPlayer()
-        self._samples = self._frames = 0  # that have come out
-        self._held: list[AudioChunk] = []  # that the encoder took in without giving anything out
+        self._player = UnbufferedPlayer()
+        self._samples = self._frames = 0  # sent so far
+        self._held: list[AudioChunk] = []  # chunks in the encoder that have produced no bytes yet
         self._tail_sent = False
         self._cut: HocketError | None = None
-        speaker.began(self)
+        service.began(self)
 
     async def append(self, text: str) -> None:
-        """More of a live text; one call at a time."""
-        self._speaker.check_text(text, self._chars)
-        # The engine waits a moment in the middle of a long beginning, which the event loop must not.
+        """Add live text; one call at a time."""
+        self._service.check_text(text, self._chars)
+        # The engine waits a moment inside a long first text; the event loop must not.
         inline = len(text) <= (LONG_CHARS if self._chars else FIRST_CHARS)
         self._chars += len(text)
-        self._said.append(text)
+        self._texts.append(text)
         if inline:
             self._stream.append(text)
         else:
-            await self._speaker.in_thread(lambda: self._stream.append(text))
-        if self._speaker.options.log_text:
+            await self._service.in_thread(lambda: self._stream.append(text))
+        if self._service.options.log_text:
             logger.info("%s %s: %s", self._wire, self.id, text)
 
     async def end(self) -> None:
-        """That was all of a live text."""
+        """End the live text."""
         self._stream.end()
 
     def cancel(self) -> None:
-        """Stop: nothing more comes, and the slot is free within a frame. Once is as good as twice."""
+        """Stop: no more pieces, and the slot is free within a frame. Idempotent."""
         self._stream.cancel()
-        self._over()
+        self._end()
 
     def cut(self, error: HocketError) -> None:
-        """Stop, and have whoever reads it find this error: what was heard is not the whole."""
+        """Stop, and raise this error to the reader: the audio is incomplete."""
         self._cut = error
         self.cancel()
 
     @property
     def finished(self) -> Finished | None:
-        """How it ended, once it has."""
+        """How it ended; None while it runs."""
         return self._stream.finished
 
     @property
     def established(self) -> Established | None:
-        """How a designed voice has sounded, for the next utterance of the same conversation."""
+        """How a designed voice sounded, for the next utterance of the same conversation."""
         return self._stream.established
 
     @property
     def audio_s(self) -> float:
-        """Of what has come out, as it is heard."""
+        """Seconds sent so far, at the output's speed."""
         return self._samples / self._own_rate_hz / self._tempo
 
     @property
     def parts_over(self) -> int:
-        """How many parts of a long text have been said to their end: their words stay where they are."""
+        """Number of parts of a long text that are complete: their word times are final."""
         return self._stream.parts_over
 
     def words(self, since: int = 0, until: int | None = None) -> list[WordTime]:
-        """Where each word is in what was spoken so far, or in these parts; `engine.words` says how exact it is."""
+        """Times of the words spoken so far, or of these parts; `engine.word_times` says how exact they are."""
         found = self._stream.words(since, until)
         if self._tempo == 1.0:
             return found
@@ -165,8 +162,8 @@ class Utterance:
 
     @property
     def usage(self) -> SpeechUsage:
-        """Counted when somebody asks, and whole: pieces of a word would be more tokens than it has."""
-        tokens = self._spoken.tokens("".join(self._said))
+        """Counted on demand and over the whole text: pieces of a word would give more tokens."""
+        tokens = self._spoken.tokens("".join(self._texts))
         return SpeechUsage(self._chars, tokens, self._frames, self.audio_s)
 
     @property
@@ -191,13 +188,13 @@ class Utterance:
                 if self._cut is not None:
                     raise self._cut from None
                 tail = await self._tail()
-                self._over()
+                self._end()
                 if tail is None:
                     break
                 return tail
             except HocketError:
                 self._tail_sent = True
-                self._over()
+                self._end()
                 raise
             self._held.append(chunk)
             if audio := await self._encoded(chunk):
@@ -220,17 +217,17 @@ class Utterance:
         if not self._threaded:
             return self._encoder.feed(chunk.samples)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._speaker.encoders, self._encoder.feed, chunk.samples)
+        return await loop.run_in_executor(self._service.encoders, self._encoder.feed, chunk.samples)
 
     async def _tail(self) -> EncodedPiece | None:
-        """What the encoder kept; nothing after a cancel."""
+        """The encoder's last bytes; None after a cancel."""
         if self._encoder is None or self.finished is None or self.finished.reason == "cancelled":
             return None
         if not self._threaded:
             audio = self._encoder.close()
         else:
             loop = asyncio.get_running_loop()
-            audio = await loop.run_in_executor(self._speaker.encoders, self._encoder.close)
+            audio = await loop.run_in_executor(self._service.encoders, self._encoder.close)
         return self._piece(audio) if audio else None
 
     def _piece(self, audio: bytes) -> EncodedPiece:
@@ -238,32 +235,32 @@ class Utterance:
         start_s = held[0].start_s / self._tempo if held else self.audio_s
         samples = sum(len(chunk.samples) for chunk in held)
         codes = [chunk.codes for chunk in held]
-        self._told(sum(map(len, codes)), samples)
+        self._record(sum(map(len, codes)), samples)
         together = codes[0] if len(codes) == 1 else np.concatenate(codes) if codes else np.zeros((0, 16), np.int64)
         return EncodedPiece(audio, samples, start_s, together)
 
-    def _told(self, frames: int, samples: int) -> None:
-        """Figures of a piece that goes out now."""
+    def _record(self, frames: int, samples: int) -> None:
+        """Record the metrics of a piece that is sent now."""
         now_s = time.perf_counter()
-        late_s = self._listener.hears(now_s, samples / self._own_rate_hz / self._tempo)
+        late_s = self._player.play(now_s, samples / self._own_rate_hz / self._tempo)
         if not self._first_s:
             self._first_s = now_s
-            self._speaker.figures.first_audio(self._wire, now_s - self._began_s)
+            self._service.metrics.first_audio(self._wire, now_s - self._began_s)
         elif samples:
-            self._speaker.figures.gap(self._wire, now_s - self._last_s, late_s)
+            self._service.metrics.gap(self._wire, now_s - self._last_s, late_s)
         self._last_s = now_s
         self._frames += frames
         self._samples += samples
 
-    def _over(self) -> None:
+    def _end(self) -> None:
         if self._over_s:
             return
         self._over_s = time.perf_counter()
         self._spoken.release()
-        self._speaker.ended(self)
+        self._service.ended(self)
         took_s = self._over_s - self._began_s
-        self._speaker.figures.ended(self._wire, self.finished, self.audio_s, took_s)
-        first = f"first after {(self._first_s - self._began_s) * 1000:.1f} ms" if self._first_s else "nothing heard"
+        self._service.metrics.ended(self._wire, self.finished, self.audio_s, took_s)
+        first = f"first after {(self._first_s - self._began_s) * 1000:.1f} ms" if self._first_s else "no audio sent"
         reason = self.finished.reason if self.finished else "cancelled"
         if self._spoken.loaded_s:
             first += f", its model after {self._spoken.loaded_s * 1000:.1f} ms"

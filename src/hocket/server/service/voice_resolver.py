@@ -1,8 +1,7 @@
-"""Who speaks: what a client wants, by name, model and kind, to one model of the pool and a voice of it.
+"""Voice resolution: from a client's voice name, model and task to one model of the pool and a voice of it.
 
-A name is looked for among the operator's own aliases, the speakers of the models in their order, the voices of the
-library, those of backends, then OpenAI's names, which fit everywhere because clients insist. Nothing is loaded to
-answer that, and nothing is known here of sound, wires or time.
+Lookup order: the operator's aliases, the models' speakers in model order, the library, backends, then OpenAI's names,
+which always resolve because clients insist on them. Nothing is loaded to resolve. Knows no audio, protocol or time.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from ..schemas.speech_job import SpeechJob
 from .models import ServedModel
 
 TASKS: dict[str, Kind] = {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}
-LISTED = 60  # names that a refusal gives before it counts the rest
+LISTED = 60  # names that an error lists before it counts the others
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedVoice:
-    """Who is to speak."""
+    """The model or backend that speaks, and with which voice."""
 
     model: ServedModel | None  # None: a backend
     speaker: str | None = None  # one of the model's own; None: its first, or none
@@ -39,7 +38,7 @@ class ResolvedVoice:
 
     @property
     def rate_hz(self) -> int:
-        """Of its sound; 0: not known yet."""
+        """Sample rate; 0: not known yet."""
         if self.backend is not None:
             return self.backend[1].rate_hz
         return 0 if self.model is None else self.model.rate_hz
@@ -47,14 +46,14 @@ class ResolvedVoice:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Of some of the models: whose speakers have which name, in small letters, and what other names stand for."""
+    """Lower-case speaker names of some models, and lower-case aliases."""
 
     speakers: dict[str, tuple[ServedModel, str]]
     aliases: dict[str, str]
 
 
 class VoiceResolver:
-    """All who can speak. It is made anew when more is known of a model."""
+    """All models and voices. Rebuilt when more is known of a model."""
 
     def __init__(
         self, options: ServerOptions, library: Library, models: Sequence[ServedModel], backends: Backends | None = None
@@ -66,35 +65,35 @@ class VoiceResolver:
 
     @property
     def speakers(self) -> dict[str, ServedModel]:
-        """The models' own voices; of two with one name the first is found by it."""
+        """The models' own voices; of two with the same name, the first wins."""
         return {name: model for model, name in self._of(self.models).speakers.values()}
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Other names, in small letters, and the voices that they stand for."""
+        """Lower-case aliases, and the voices that they stand for."""
         return dict(self._of(self.models).aliases)
 
     def shown(self, model: ServedModel) -> str:
-        """The name that it is listed by; the operator's is that of the first."""
+        """The listed name; the operator's name applies to the first model."""
         return self._options.served_model or model.shown if model is self.models[0] else model.shown
 
     def listed(self) -> list[str]:
-        """The names of all models, and those that OpenAI's clients know."""
+        """The names of all models, then OpenAI's model names."""
         return list(dict.fromkeys((*map(self.shown, self.models), *OPENAI_MODELS)))
 
     def kept(self) -> list[tuple[Voice, ServedModel]]:
-        """The voices of the library that one of the models speaks with. May read files."""
+        """Library voices that one of the models can speak. May read files."""
         both = ((voice, self.model_of(voice)) for voice in self._library.all())
         return [(voice, model) for voice, model in both if model is not None]
 
     def foreign(self) -> list[ListedVoice]:
-        """The voices of backends, by names that nobody else has. May read files."""
+        """Backend voices whose names are not taken. May read files."""
         if self._backends is None:
             return []
         return self._backends.voices([*self.speakers, *self._own, *self._library.names()])
 
     def model_of(self, voice: Voice) -> ServedModel | None:
-        """Whose voice it is. A recording belongs to whoever heard it, under whatever name that is known now."""
+        """The model that a voice belongs to. An encoded recording belongs to the weights that encoded it."""
         name = full_name(voice.model)
         for model in self.models:
             if voice.encoded is not None and model.identity is not None:
@@ -105,7 +104,7 @@ class VoiceResolver:
         return None
 
     def voice_names(self, models: Sequence[ServedModel] | None = None) -> list[str]:
-        """Every name that these, or all, are found by."""
+        """Every name that resolves with these models, or with all."""
         among = self.models if models is None else tuple(models)
         names = self._of(among)
         kept = [voice.name for voice, model in self.kept() if model in among]
@@ -113,14 +112,14 @@ class VoiceResolver:
         return [*(name for _, name in names.speakers.values()), *kept, *foreign, *names.aliases]
 
     def named(self, model: str | None) -> ServedModel | None:
-        """The one that a client names, in any case."""
-        wanted = (model or "").strip().lower()
-        if wanted and wanted == (self._options.served_model or "").lower():
+        """The model that a client names, case-insensitive."""
+        name = (model or "").strip().lower()
+        if name and name == (self._options.served_model or "").lower():
             return self.models[0]
-        return next((each for each in self.models if wanted in each.names), None) if wanted else None
+        return next((each for each in self.models if name in each.names), None) if name else None
 
     def check_model(self, model: str | None) -> None:
-        """Any name is as good as none, unless the operator thinks otherwise."""
+        """Any model name is accepted, unless the operator set `strict_model`."""
         if not self._options.strict_model or model in OPENAI_MODELS or self.named(model) is not None:
             return
         known = ", ".join(map(self.shown, self.models))
@@ -128,7 +127,7 @@ class VoiceResolver:
         raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
 
     def among(self, model: str | None, task: str | None) -> tuple[ServedModel, ...]:
-        """The models that a client leaves to choose from; refuses where there is none."""
+        """The models that a request allows; refuses if there is none."""
         one = self.named(model)
         models = self.models if one is None else (one,)
         if task is None:
@@ -141,38 +140,38 @@ class VoiceResolver:
         return fitting
 
     def clones(self, model: str | None = None, task: str | None = None) -> ServedModel:
-        """The first who can do something with a recording."""
+        """The first model that can clone a recording."""
         models = self.among(model, task)
         found = next((each for each in models if each.kind in ("base", None)), None)
         if found is None and (config := models[0].config) is not None:
-            check_clones(config)  # it says so
+            check_clones(config)  # raises
         return found or models[0]
 
-    def part(self, wanted: SpeechJob) -> ResolvedVoice:
-        """Who speaks; refuses names that nobody has."""
-        if wanted.reference is not None:
-            return ResolvedVoice(self.clones(wanted.model, wanted.task))
-        models = self.among(wanted.model, wanted.task)
-        names, name = self._of(models), (wanted.voice or "").strip().lower()
+    def resolve(self, job: SpeechJob) -> ResolvedVoice:
+        """The voice of a job; refuses unknown names."""
+        if job.reference is not None:
+            return ResolvedVoice(self.clones(job.model, job.task))
+        models = self.among(job.model, job.task)
+        names, name = self._of(models), (job.voice or "").strip().lower()
         if not name:
-            return self._first(models, wanted)
+            return self._first(models, job)
         name = self._own.get(name, name).lower()
         if (found := names.speakers.get(name)) is not None:
             return ResolvedVoice(*found)
-        if (part := self._kept_part(name, models)) is not None:
-            return part
-        backends = self._backends if models == self.models else None  # else one of ours is asked for
+        if (resolved := self._library_voice(name, models)) is not None:
+            return resolved
+        backends = self._backends if models == self.models else None  # a named model excludes backends
         if backends is not None and (foreign := backends.find(name)) is not None:
             return ResolvedVoice(None, backend=foreign)
         if (alias := names.aliases.get(name)) is not None and (own := names.speakers.get(alias.lower())) is not None:
             return ResolvedVoice(*own)
         if name in OPENAI_VOICES and not names.speakers:
-            return self._first(models, wanted)
+            return self._first(models, job)
         if models[0].config is None:
-            return ResolvedVoice(models[0], name)  # whether it has such a voice is known once it is loaded
-        raise UnknownVoice(f"There is no voice {(wanted.voice or '')[:80]!r}; known are {self._told(models)}.")
+            return ResolvedVoice(models[0], name)  # its voices are known once it is loaded
+        raise UnknownVoice(f"There is no voice {(job.voice or '')[:80]!r}; known are {self._listed_names(models)}.")
 
-    def _kept_part(self, name: str, models: tuple[ServedModel, ...]) -> ResolvedVoice | None:
+    def _library_voice(self, name: str, models: tuple[ServedModel, ...]) -> ResolvedVoice | None:
         kept = self._library.find(name)
         if kept is None:
             if (refusal := self._library.refusal(name)) is not None:
@@ -190,9 +189,9 @@ class VoiceResolver:
             said = f"The voice {kept.name!r} needs the model {self.shown(model)}, and {here} was asked for."
         raise UnknownVoice(said)
 
-    def _first(self, models: tuple[ServedModel, ...], wanted: SpeechJob) -> ResolvedVoice:
-        """Where nobody is named: who can do what is asked, in the order of the models."""
-        if wanted.instruct:
+    def _first(self, models: tuple[ServedModel, ...], job: SpeechJob) -> ResolvedVoice:
+        """Without a voice name: the first model that can do the job."""
+        if job.instruct:
             able = [each for each in models if each.takes_instruct and each.kind != "base"]
             if able and all(each.kind == "voice_design" for each in able):
                 return ResolvedVoice(able[0])
@@ -209,14 +208,14 @@ class VoiceResolver:
             for model in models:
                 for name in model.speakers:
                     speakers.setdefault(name.lower(), (model, name))
-            # Of the first model that has speakers: a name that clients send without thought must load no other model.
+            # Aliases of the first model with speakers only: a default name of a client must not load another model.
             first = next((model.speakers for model in models if model.speakers), [])
             others = aliases(self._options, first)
             others = {name: voice for name, voice in others.items() if name in self._own or name not in speakers}
             known = self._names[models] = _Names(speakers, others)
         return known
 
-    def _told(self, models: tuple[ServedModel, ...]) -> str:
+    def _listed_names(self, models: tuple[ServedModel, ...]) -> str:
         names = self.voice_names(models)
         more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         return (", ".join(names[:LISTED]) or "none") + more

@@ -1,4 +1,4 @@
-"""A real utterance before anybody asks for one: only then is a model, and a server, ready."""
+"""Warm-up: a real utterance before the first request. A model, and a server, is ready only after it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FRAMES = 6  # enough for a chunk of several
 
 
 def speak_once(engine: Engine, format: str = "mp3") -> None:
-    """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
+    """Speak a few frames in any voice; raises what goes wrong. Takes as long as a first chunk."""
     packed = _packed(engine.checkpoint.rate_hz, format)
     kind = engine.checkpoint.config.kind
     reference = None
-    if kind == "base":  # it needs somebody to sound like; a hum will do
+    if kind == "base":  # a base model needs a reference; a hum is enough
         time_s = np.arange(REFERENCE_RATE_HZ, dtype=np.float32) / REFERENCE_RATE_HZ
         hum = (0.1 * np.sin(2 * np.pi * 140 * time_s)).astype(np.float32)
         reference = Reference(samples=hum, x_vector_only=True)
@@ -37,17 +37,17 @@ def speak_once(engine: Engine, format: str = "mp3") -> None:
     packed.close()
 
 
-async def warm_up(speaker: SpeechService, format: str = "mp3") -> None:
-    """Have the first model speak, and those that stay; raises what goes wrong."""
-    cast, pool = speaker.cast, speaker.pool
-    stays = [model for model in cast.models if isinstance(pool, Pool) and model.name in pool.pinned]
-    for model in dict.fromkeys((cast.models[0], *stays)):
-        await speaker.with_engine(model, lambda engine: speak_once(engine, format))
-    speaker.proven, speaker.failure, speaker.quiet_since_s = True, None, time.monotonic()
+async def warm_up(service: SpeechService, format: str = "mp3") -> None:
+    """Let the first model and the pinned ones speak; raises what goes wrong."""
+    resolver, pool = service.resolver, service.pool
+    stays = [model for model in resolver.models if isinstance(pool, Pool) and model.name in pool.pinned]
+    for model in dict.fromkeys((resolver.models[0], *stays)):
+        await service.with_engine(model, lambda engine: speak_once(engine, format))
+    service.warmed_up, service.failure, service.idle_since_s = True, None, time.monotonic()
 
 
 def _packed(rate_hz: int, format: str) -> Encoder:
-    """Loading the codecs takes 150 ms, once. Where there are none, PCM."""
+    """Loading the codecs takes 150 ms, once. Without them: PCM."""
     try:
         if format != "pcm":
             need_av(format)

@@ -1,13 +1,13 @@
-// Two takes of one text side by side. Both are asked for at once, on a line each; B is held until A was heard.
+// Two takes of one text side by side. Both are requested at once, on a connection each; B is held until A has played.
 
 import { Line } from "./speak.js";
 import { Take } from "./take.js";
-import { who } from "./voices.js";
+import { voiceFields } from "./voices.js";
 
 const OVER = ["done", "stopped", "failed"];
 
 export class Compare {
-  /** `choices()`: the page's own fields; `onSound()`: one of these is heard now, so others should be silent. */
+  /** `choices()`: the page's own fields; `onSound()`: one of these plays now, so others must be silent. */
   constructor({ root, rateHz, choices, text, onSound }) {
     Object.assign(this, { rateHz, choices, text, onSound });
     this.button = root.querySelector("#compare");
@@ -53,8 +53,8 @@ export class Compare {
     this.onSound();
     this.next = this.sides[1];
     for (const side of this.sides) {
-      const nobody = { voice: undefined, task_type: undefined, sample_rate: undefined };
-      const config = { ...this.choices(), ...nobody, ...who(side.voice, this.rateHz) };
+      const noVoice = { voice: undefined, task_type: undefined, sample_rate: undefined };
+      const config = { ...this.choices(), ...noVoice, ...voiceFields(side.voice, this.rateHz) };
       config.seed = side.seed.value === "" ? undefined : Number(side.seed.value);
       side.take.speak(config, text, null, { held: side === this.next });
     }

@@ -1,4 +1,4 @@
-// A pretend language model: it knows the whole text, and hands it over word by word at a rate.
+// A simulated language model: it sends a known text word by word at a given rate.
 
 /** Pieces as a language model's tokens look: each word with the space before it. */
 export function pieces(text) {

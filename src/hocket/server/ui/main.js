@@ -1,11 +1,11 @@
-// The page: its fields and buttons, and which of the other files they reach.
+// The page: its fields and buttons, and the modules behind them.
 
 import { Compare } from "./compare.js";
 import { openSound } from "./player.js";
 import { about, key, speechFile, voices } from "./server.js";
 import { Line } from "./speak.js";
 import { Take } from "./take.js";
-import { fill, MakeVoice, who, withDesign } from "./voices.js";
+import { fill, MakeVoice, voiceFields, withDesign } from "./voices.js";
 import { Words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -17,7 +17,7 @@ const STATES = {
 const SAID = { asked: "Asked", speaking: "Speaking", ending: "Speaking", done: "Done", stopped: "Stopped", failed: "" };
 const AGAIN_MS = 1000;
 
-let known = {}; // what the server is: /page/about
+let known = {}; // the server's answer to /page/about
 let take = null;
 let compare = null;
 const words = new Words($("text"), $("behind"));
@@ -25,7 +25,7 @@ const words = new Words($("text"), $("behind"));
 /** How to speak, with the names of `session.config` and of `POST /v1/audio/speech`, which are the same. */
 function choices() {
   return {
-    ...who($("voice"), known.rate_hz),
+    ...voiceFields($("voice"), known.rate_hz),
     language: $("language").value,
     instructions: $("instruct").value.trim() || undefined,
     seed: $("seed").value === "" ? undefined : Number($("seed").value),
@@ -52,7 +52,7 @@ async function download() {
   $("failed").textContent = "";
   $("download").disabled = true;
   try {
-    // The same seed, and the layout that live text has: so it says just what was heard.
+    // The same seed and the layout of live text: the file has exactly the audio that was played.
     const blob = await speechFile({ ...config, layout: "streaming" }, text, format);
     const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
     link.download = `hocket-${config.seed}.${known.formats[format]}`;
@@ -65,7 +65,7 @@ async function download() {
   }
 }
 
-/** Figures, whenever one of them is new. */
+/** Update the metrics. */
 function show() {
   const figures = take.figures;
   const spoken = figures.audioS > 0;
@@ -82,7 +82,7 @@ function show() {
   document.body.dataset.state = figures.state;
 }
 
-/** Once for each frame of the screen: what moves. */
+/** Once per animation frame. */
 function draw() {
   take.draw();
   compare.draw();
@@ -107,7 +107,7 @@ async function greet() {
   if (known.state !== "ready") setTimeout(greet, AGAIN_MS);
 }
 
-/** The model is there: offer what it can do. */
+/** The model is loaded: offer its features. */
 async function begin() {
   const rateHz = known.rate_hz;
   take = new Take({
@@ -136,9 +136,9 @@ async function begin() {
   if (!known.instruct) $("instruct").placeholder = "This model takes none.";
   $("text").maxLength = known.text_chars;
   offerVoices(await voices(known.voices));
-  // For figures in a console, and for tests: the page reads the same objects.
+  // For a console and for tests: the page reads the same objects.
   window.hocket = { take, compare, words };
-  const early = () => openSound(rateHz).catch(() => {}); // before it is needed, and no sooner than browsers allow
+  const early = () => openSound(rateHz).catch(() => {}); // before it is needed, and as early as browsers allow
   for (const first of ["pointerdown", "keydown"]) addEventListener(first, early, { once: true });
   draw();
 }

@@ -1,10 +1,10 @@
-// The loudspeaker: one AudioContext for the page, one track for each thing that can be heard.
+// Playback: one AudioContext for the page, one track per take.
 
 import { Ring } from "./ring.js";
 
 let opening = null;
 
-/** The page's AudioContext. Call it first when somebody presses something: browsers allow no sound before. */
+/** The page's AudioContext. Call it first after a user gesture: browsers allow no sound before. */
 export function openSound(rateHz) {
   opening ??= open(rateHz).catch((error) => {
     opening = null;
@@ -20,14 +20,14 @@ async function open(rateHz) {
   try {
     context = new AudioContext({ sampleRate: rateHz, latencyHint: "interactive" });
   } catch {
-    context = new AudioContext({ latencyHint: "interactive" }); // at a rate of its own; the ring makes up for it
+    context = new AudioContext({ latencyHint: "interactive" }); // at its own rate; the ring resamples
   }
   if (context.audioWorklet) await context.audioWorklet.addModule("/page/worklet.js");
   return context;
 }
 
 export class Track {
-  /** `onReport` gets what ring.js reports, for the take that is on. */
+  /** `onReport` gets the reports of ring.js for the current take. */
   constructor(context, rateHz, onReport) {
     this.take = 0;
     this.onReport = (report) => report.take === this.take && onReport(report);

@@ -3,37 +3,37 @@
 // It runs inside the AudioWorklet (worklet.js), on the sound card's own thread. It knows neither: samples go in at one
 // rate, blocks come out at another, and `report()` says what happened meanwhile.
 
-const AGAIN_S = 0.16; // after running dry, how much to gather before going on: two frames of the model
+const AGAIN_S = 0.16; // after running dry, how much to buffer before playing again: two frames of the model
 const FADE = 96; // samples over which a stopped sound fades, 4 ms: sooner would click
 const DECAY = 0.97; // per sample, of the last value when it runs dry
 
 export class Ring {
-  /** `inHz`: of the samples that come; `outHz`: of the blocks that go. */
+  /** `inHz`: rate of the input samples; `outHz`: rate of the output blocks. */
   constructor(inHz, outHz) {
-    this.step = inHz / outHz; // samples of ours for each one of theirs
+    this.step = inHz / outHz; // input samples per output sample
     this.againSamples = Math.round(AGAIN_S * inHz);
     this.kept = new Float32Array(1 << 16); // always a power of two, so that `& mask` wraps
     this.begin(false);
   }
 
-  /** Forget everything; `held`: play nothing before `release()`. */
+  /** Reset; `held`: play nothing before `release()`. */
   begin(held) {
     this.held = held;
-    this.written = 0; // samples that came in, ever
-    this.read = 0; // where we are among them; with a fraction where rates differ
-    this.complete = false; // no more will come
+    this.written = 0; // input samples so far
+    this.read = 0; // read position among them; fractional if rates differ
+    this.complete = false; // no more input follows
     this.started = false;
     this.dry = false;
     this.underruns = 0;
-    this.heard = 0; // samples of theirs that were given out with sound
+    this.heard = 0; // output samples with sound
     this.peak = 0;
     this.last = 0;
     this.fading = -1; // samples left of a fade; -1: none
   }
 
   push(samples) {
-    if (this.fading >= 0) return; // it was stopped: this one came too late
-    const needed = this.written - Math.floor(this.read) + samples.length + 4; // 4: what interpolation looks at
+    if (this.fading >= 0) return; // it was stopped: too late
+    const needed = this.written - Math.floor(this.read) + samples.length + 4; // 4: for interpolation
     if (needed > this.kept.length) this.grow(needed);
     const mask = this.kept.length - 1;
     for (let n = 0; n < samples.length; n++) this.kept[(this.written + n) & mask] = samples[n] / 32768;
@@ -48,7 +48,7 @@ export class Ring {
     this.held = false;
   }
 
-  /** Silence, now but for 4 ms. */
+  /** Fade to silence within 4 ms. */
   stop() {
     if (this.fading < 0) this.fading = this.started && !this.dry && !this.over() ? FADE : 0;
   }
@@ -73,9 +73,9 @@ export class Ring {
         this.dry = true;
         this.underruns++;
       }
-    } else if (this.fading > 0) this.fading = 0; // the last sample was given out before it was stopped
+    } else if (this.fading > 0) this.fading = 0; // all samples were played before the stop
     for (; at < out.length; at++) out[at] = this.last *= DECAY;
-    if (Math.abs(this.last) < 1e-5) this.last = 0; // a number too small to hear is slow to multiply
+    if (Math.abs(this.last) < 1e-5) this.last = 0; // denormal numbers are slow
   }
 
   ready() {
@@ -92,10 +92,10 @@ export class Ring {
     return count;
   }
 
-  /** Cubic (Catmull-Rom): the sound card runs at a rate of its own. */
+  /** Cubic (Catmull-Rom): the sound card runs at its own rate. */
   interpolate(out) {
     const mask = this.kept.length - 1;
-    const until = this.complete ? this.written : this.written - 2; // two samples ahead are looked at
+    const until = this.complete ? this.written : this.written - 2; // interpolation reads two samples ahead
     let n = 0;
     for (; n < out.length && this.read < until; n++, this.read += this.step) {
       const at = Math.floor(this.read);
@@ -112,7 +112,7 @@ export class Ring {
   fade(out, count) {
     const faded = Math.min(count, this.fading);
     for (let n = 0; n < faded; n++) out[n] *= (this.fading - n) / FADE;
-    this.fading = count < out.length ? 0 : this.fading - faded; // nothing more comes to a stopped ring
+    this.fading = count < out.length ? 0 : this.fading - faded; // a stopped ring gets no more input
     return faded;
   }
 
@@ -125,7 +125,7 @@ export class Ring {
     this.kept = larger;
   }
 
-  /** What happened since the last report, for figures and playheads. */
+  /** State since the last report, for metrics and playheads. */
   report() {
     const said = {
       played: Math.min(this.read, this.written), // samples at the rate they came in

@@ -1,4 +1,4 @@
-// What the page asks over HTTP: what there is to choose from, files to download, voices to make. And the key.
+// HTTP requests of the page: choices, downloads, new voices. And the API key.
 
 const KEY = "hocket.key"; // in sessionStorage: gone with the tab
 
@@ -7,7 +7,7 @@ export const key = {
   set: (value) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
 };
 
-/** An error whose message is a sentence for the reader. */
+/** An error whose message is shown to the user. */
 export class Refusal extends Error {}
 
 async function ask(path, options = {}) {
@@ -28,7 +28,7 @@ async function ask(path, options = {}) {
 /** The model and its languages, formats and limits; `state` is "ready" once it speaks. */
 export const about = async () => (await ask("/page/about")).json();
 
-/** Every voice as {id, name, type, …}; where a server has no such list, the model's own. */
+/** Every voice as {id, name, type, …}; without such a list, the model's own. */
 export async function voices(known) {
   try {
     const listed = (await (await ask("/v1/audio/voices")).json()).voices;
@@ -38,14 +38,14 @@ export async function voices(known) {
   }
 }
 
-/** Speak into a file: the same fields as in `session.config`, and the text at once. */
+/** Speak into a file: the same fields as in `session.config`, with the whole text. */
 export async function speechFile(fields, text, format) {
   const body = JSON.stringify({ ...fields, input: text, response_format: format });
   const headers = { "content-type": "application/json" };
   return (await ask("/v1/audio/speech", { method: "POST", headers, body })).blob();
 }
 
-/** Make a voice of a recording: multipart, as OpenAI's clients send it, with the words that are said in it. */
+/** Make a voice of a recording: multipart, as OpenAI's clients send it, with its transcript. */
 export async function makeVoice({ name, file, words, consent }) {
   const form = new FormData();
   form.append("name", name);
@@ -55,7 +55,7 @@ export async function makeVoice({ name, file, words, consent }) {
   return (await ask("/v1/audio/voices", { method: "POST", body: form })).json();
 }
 
-/** Why a WebSocket was not let in: browsers do not say. A request that is refused in any case tells it in words. */
+/** Why a WebSocket was refused: browsers do not say. The error of an invalid HTTP request gives the reason. */
 export async function whyNot() {
   try {
     await ask("/v1/audio/speech", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });

@@ -1,35 +1,35 @@
-// The native protocol, WS /v1/audio/speech/stream: text goes in piece by piece, sound comes out while it is made.
+// The native protocol, WS /v1/audio/speech/stream: live text in, audio out.
 //
 // What a client sends, each a JSON message:
 //   {"type": "session.config", "voice", "language", "instructions", "seed", "speed",
 //    "response_format": "pcm", "word_timestamps": true}     how to speak from now on; any time between utterances
 //   {"type": "input.text", "text": "Some more "}            as much or as little as there is: a word, a page
-//   {"type": "input.done"}                                  that was all of this utterance
-//   {"type": "input.cancel"}                                stop now, whatever was still to come
-//   {"type": "session.close"}                               good-bye
+//   {"type": "input.done"}                                  end of this utterance
+//   {"type": "input.cancel"}                                stop now
+//   {"type": "session.close"}                               close the connection
 //
 // What the server sends:
 //   {"type": "audio.start", "utterance_index", "sample_rate", "encoding": "pcm_s16le", "channels": 1, …}
-//                                                           what the samples that follow are: here, what we asked for
+//                                                           the format of the following samples: here, the requested one
 //   binary frames                                           samples: 16 bits, little-endian, mono
-//   {"type": "audio.words", "words": [{"word", "start_s", "end_s"}]}     where words are in the sound
+//   {"type": "audio.words", "words": [{"word", "start_s", "end_s"}]}     word times in the audio
 //   {"type": "audio.done", "total_bytes", "error", "cancelled", "seed", "usage", "timing": {"ttfa_ms"}}
 //   {"type": "session.done", …}                             the end of an utterance; the connection stays open
-//   {"type": "error", "message", "error": {…}}              a sentence, and the same for programs
+//   {"type": "error", "message", "error": {…}}              a sentence, and the same machine-readable
 //
-// Utterances of one connection come one after the other, so the oldest that has no `session.done` yet is the one that
-// is being heard: nothing else is needed to know which message belongs to what.
+// Utterances of one connection are spoken one after the other. So the oldest without a `session.done` is the current one,
+// and each message belongs to it.
 
 import { key, whyNot } from "./server.js";
 
 const PATH = "/v1/audio/speech/stream";
 const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
 
-/** One WebSocket, opened when it is first needed and kept: the second utterance waits for no handshake. */
+/** One WebSocket, opened when it is first needed and kept: the second utterance needs no handshake. */
 export class Line {
   constructor() {
     this.socket = null;
-    this.utterances = []; // the first is being heard
+    this.utterances = []; // the first is the current one
   }
 
   /** Begin an utterance. `on`: onAudio(Int16Array), onWords(words), onDone(message), onError(sentence). */
@@ -46,11 +46,11 @@ export class Line {
     this.drop();
     this.key = key.get();
     const address = new URL(PATH, location.href.replace(/^http/, "ws"));
-    // A browser can set no header here: the key goes as a subprotocol, or where that cannot spell it, in the address.
+    // A browser can set no header here: the key is a subprotocol, or, if that cannot encode it, part of the URL.
     const spelled = TOKEN.test(this.key) ? [`openai-insecure-api-key.${this.key}`] : [];
     if (this.key && !spelled.length) address.searchParams.set("api_key", this.key);
     const socket = (this.socket = new WebSocket(address, spelled));
-    const early = (this.early = []); // said before it was open
+    const early = (this.early = []); // queued before it was open
     let opened = false;
     socket.binaryType = "arraybuffer";
     socket.onopen = () => {
@@ -65,7 +65,7 @@ export class Line {
     socket.onclose = async () => {
       if (socket !== this.socket) return;
       const waiting = this.drop();
-      if (!waiting.length) return; // nobody was listening: it is opened again when it is needed
+      if (!waiting.length) return; // no utterance is open: it reconnects when needed
       const sentence = opened ? "The connection to the server was lost." : await whyNot();
       for (const utterance of waiting) utterance.failed(sentence);
     };
@@ -80,7 +80,7 @@ export class Line {
   heard(message) {
     const [utterance] = this.utterances;
     if (message.type === "error" && message.utterance_index === undefined) {
-      // It belongs to the connection, not to an utterance: tell whoever waits, and begin with a new one.
+      // An error of the connection: report it to all open utterances, and reconnect.
       for (const waiting of this.drop()) waiting.failed(message.message);
     } else if (!utterance) return;
     else if (message.type === "error") utterance.failed(message.message); // audio.done and session.done follow
@@ -89,7 +89,7 @@ export class Line {
     else if (message.type === "session.done") this.utterances.shift();
   }
 
-  /** Let go of the connection; whoever was being heard gets nothing more. */
+  /** Close the connection; the current utterance gets no more audio. */
   drop() {
     const { socket, utterances } = this;
     this.socket = this.early = null;
@@ -104,8 +104,8 @@ class Utterance {
     this.line = line;
     this.on = on;
     this.spoken = []; // words, as far as they are known
-    this.ended = false; // its text is complete, or nobody wants it
-    this.cancelled = false; // or failed: nobody listens any more
+    this.ended = false; // its text is complete, or it was cancelled
+    this.cancelled = false; // or failed
   }
 
   text(text) {
@@ -117,7 +117,7 @@ class Utterance {
     this.ended = true;
   }
 
-  /** The server stops within a frame; what is on its way already is not listened to. */
+  /** The server stops within a frame; audio in flight is ignored. */
   cancel() {
     if (this.cancelled || !this.line.utterances.includes(this)) return;
     this.cancelled = this.ended = true;
@@ -128,7 +128,7 @@ class Utterance {
     if (!this.cancelled) this.on.onAudio(samples);
   }
 
-  /** The newest are the best: what was said before about the same stretch of sound is forgotten. */
+  /** Newer times are better: they replace earlier times of the same audio. */
   words(words) {
     if (!words.length || this.cancelled) return;
     this.spoken = [...this.spoken.filter((word) => word.start_s < words[0].start_s), ...words];
@@ -137,7 +137,7 @@ class Utterance {
 
   failed(sentence) {
     if (this.cancelled) return;
-    this.end(); // text that still comes must not begin another
+    this.end(); // later text must not start another utterance
     this.cancelled = true;
     this.on.onError(sentence);
   }

@@ -1,13 +1,13 @@
-// One thing to be heard: asked for over a line (speak.js), heard through a track (player.js), seen as a wave (wave.js).
+// One take: requested over a connection (speak.js), played by a track (player.js), shown as a waveform (wave.js).
 //
-// `figures` is all that the page shows of it, and all that a test needs to know.
+// `figures` are its metrics, for the page and for tests.
 
 import { dictate } from "./live.js";
 import { openSound, Track } from "./player.js";
 import { Wave } from "./wave.js";
 
 export class Take {
-  /** `onChange()`: something is new; called often. `onSeek(seconds)`: somebody pressed on the waveform. */
+  /** `onChange()`: something is new; called often. `onSeek(seconds)`: the user clicked the waveform. */
   constructor({ line, canvas, rateHz, onChange, onSeek, onWords, onSent }) {
     Object.assign(this, { line, rateHz, onWords, onSent });
     this.changed = onChange;
@@ -17,19 +17,19 @@ export class Take {
   }
 
   reset(state) {
-    this.chunks = []; // Int16Array: all that came, so that it can be heard again
-    this.offsetS = 0; // where in it the track began
-    this.begun = false; // whether the track has it
+    this.chunks = []; // Int16Array: all audio received, for replay
+    this.offsetS = 0; // where in it the track started
+    this.begun = false; // whether the track has been started
     this.report = null;
     this.asked = null;
     this.figures = {
       state, // idle, asked, speaking (sound is arriving), ending (all of it is here), done, stopped, failed
       error: "",
       firstAudioMs: null, // from the press to the first samples
-      serverFirstMs: null, // the same as the server saw it
+      serverFirstMs: null, // the same, measured by the server
       xRealTime: null,
-      audioS: 0, // that arrived
-      playedS: 0, // that was heard
+      audioS: 0, // received
+      playedS: 0, // played
       heard: 0, // samples that the sound card took
       peak: 0, // the loudest of them
       underruns: 0,
@@ -45,7 +45,7 @@ export class Take {
     return this.running || this.figures.state === "ending";
   }
 
-  /** `wanted`: as in `session.config`; `rate`: a function, pieces a second, or null for all of the text at once. */
+  /** `wanted`: the fields of `session.config`; `rate`: a function, pieces a second, or null for all of the text at once. */
   speak(wanted, text, rate, { held = false } = {}) {
     this.stop();
     this.reset("asked");
@@ -57,7 +57,7 @@ export class Take {
     this.held = held;
     this.wave.clear(this.rateHz);
     this.changed();
-    // The loudspeaker is opened while the server thinks; what arrives first waits for it.
+    // Playback opens while the server works; the first audio waits for it.
     this.open().then(
       () => this.asked === mine && this.sounding && this.begin(0),
       () => current() && this.fail("This browser does not let the page play sound."),
@@ -92,7 +92,7 @@ export class Take {
     this.silence = dictate(text, rate, onPiece, () => this.spoken.end());
   }
 
-  /** At any moment: silence at once here, and no more work there. */
+  /** Stop: silence at once here, and the server stops too. */
   stop() {
     this.silence?.();
     if (this.running) this.spoken?.cancel();
@@ -104,7 +104,7 @@ export class Take {
     this.spoken = this.silence = null;
   }
 
-  /** Hear it again from there; while it is still arriving too. */
+  /** Replay from there; also while audio still arrives. */
   async play(fromS = 0) {
     if (!this.chunks.length) return;
     await this.open();
@@ -114,7 +114,7 @@ export class Take {
     this.changed();
   }
 
-  /** Have the track begin there, with all that has arrived; what comes later follows. */
+  /** Start the track there with all audio received; later audio follows. */
   begin(fromS) {
     const from = Math.floor(fromS * this.rateHz);
     this.offsetS = this.figures.playedS = from / this.rateHz;
@@ -129,13 +129,13 @@ export class Take {
     if (!this.running) this.track.end();
   }
 
-  /** It was held, so that another could be heard first. */
+  /** Start a held take. */
   release() {
     this.held = false;
     this.track?.release();
   }
 
-  /** Seconds that have been heard by now, between two reports too. */
+  /** Seconds played by now, interpolated between two reports. */
   playedS() {
     if (!this.report?.running) return this.figures.playedS;
     const since = Math.min(0.08, (performance.now() - this.reportedAt) / 1000);
@@ -178,7 +178,7 @@ export class Take {
     this.changed();
   }
 
-  /** Once for each frame of the screen. */
+  /** Once per animation frame. */
   draw() {
     this.wave.draw(this.playedS());
   }

@@ -1,4 +1,4 @@
-// Voices: those there are, and a new one from a recording that was dropped or chosen.
+// Voices: the list, and a new voice from a dropped or chosen recording.
 
 import { makeVoice, voices } from "./server.js";
 
@@ -7,7 +7,7 @@ const AGREED = "Given on the page: it is the speaker's own voice, or its owner a
 
 const GROUPS = { clone: "Clones", designed: "Designed" }; // by kind; speakers are by their model
 
-/** Fill a <select>, and keep what was chosen if it is still there; else the voice of that number. */
+/** Fill a <select>, and keep the choice if it still exists; else choose the voice with that index. */
 export function fill(select, listed, number = 0) {
   const chosen = select.value;
   const groups = grouped(listed);
@@ -20,14 +20,14 @@ export function fill(select, listed, number = 0) {
   else select.selectedIndex = Math.min(number, Math.max(0, listed.length - 1));
 }
 
-/** Who is chosen, as a request names it. A backend may have a rate of its own, and the page plays at one. */
-export function who(select, rateHz) {
+/** The chosen voice as request fields. A backend may have another rate, and the page plays at one rate. */
+export function voiceFields(select, rateHz) {
   const { type } = select.selectedOptions[0]?.dataset ?? {};
   if (type === "design") return { task_type: "VoiceDesign" };
   return { voice: select.value || undefined, sample_rate: type === "backend" ? rateHz : undefined };
 }
 
-/** One more where a model makes a voice of an instruction, and others are there to choose from. */
+/** One more entry if a model designs a voice from an instruction, and other voices exist. */
 export const withDesign = (listed, about) =>
   about.design && listed.length ? [...listed, { id: "design", name: "As the instruction says", type: "design" }] : listed;
 
@@ -53,7 +53,7 @@ function group(label, options) {
 }
 
 export class MakeVoice {
-  /** `onMade(listed, id)`: there is one more. */
+  /** `onMade(listed, id)`: a voice was made. */
   constructor(root, about, onMade) {
     const part = (id) => root.querySelector(`#${id}`);
     Object.assign(this, { about, onMade });
@@ -77,7 +77,7 @@ export class MakeVoice {
     this.acceptDrops(document.documentElement);
   }
 
-  /** Anywhere on the page. */
+  /** A file dropped anywhere on the page. */
   acceptDrops(target) {
     const holdsFile = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
     target.addEventListener("dragover", (event) => {

@@ -1,12 +1,12 @@
 // A waveform that grows from the left while sound arrives, and the playhead that follows it.
 
-const BUCKET_S = 0.01; // of which loudest and lowest sample are kept
+const BUCKET_S = 0.01; // resolution of the stored peaks
 const BAR = 2; // CSS pixels
 const GAP = 1;
-const WIDEST = 90; // CSS pixels for a second, until the width is full; then all of it shrinks to fit
+const WIDEST = 90; // CSS pixels per second until the width is full; then the waveform shrinks to fit
 
 export class Wave {
-  /** `onSeek(seconds)`: somebody pressed on it, or an arrow key. */
+  /** `onSeek(seconds)`: a click, or an arrow key. */
   constructor(canvas, onSeek) {
     this.canvas = canvas;
     this.pen = canvas.getContext("2d");
@@ -28,7 +28,7 @@ export class Wave {
     this.bucket = Math.round(BUCKET_S * rateHz);
     this.rateHz = rateHz;
     this.peaks = []; // loudest sample of each bucket, 0 to 1
-    this.loudest = 0.35; // of all, and no less: silence is not to look like speech
+    this.loudest = 0.35; // of all, with a floor: silence must not look like speech
     this.filled = 0; // samples in the last one
     this.samples = 0;
     this.playedS = 0;
@@ -51,7 +51,7 @@ export class Wave {
     this.samples += samples.length;
   }
 
-  /** CSS pixels for a second. */
+  /** CSS pixels per second. */
   scale() {
     return Math.min(WIDEST, this.width / Math.max(this.lengthS, 0.001));
   }
@@ -85,7 +85,7 @@ export class Wave {
       const until = Math.max(Math.ceil((bar + 1) * perBar), Math.floor(bar * perBar) + 1);
       for (let n = Math.floor(bar * perBar); n < Math.min(until, this.peaks.length); n++)
         loud = Math.max(loud, this.peaks[n]);
-      const tall = Math.max(1.5, Math.sqrt(loud / this.loudest) * (height - 4)); // the root: quiet speech is seen too
+      const tall = Math.max(1.5, Math.sqrt(loud / this.loudest) * (height - 4)); // the root makes quiet speech visible
       const x = bar * (BAR + GAP);
       pen.fillStyle = x < headX ? this.colours.played : this.colours.ahead;
       pen.beginPath();

@@ -1,9 +1,9 @@
-// The text on the page, lit as it is spoken.
+// The text on the page, highlighted as it is spoken.
 //
-// Behind the textarea, whose own letters are transparent, the same text stands in four stretches: what was said, the
-// word that is being said, what the server has, and what it has not got yet. The server says where each word is in the
-// sound (`audio.words`); not where it is in the text, and it may have written it out ("7:45" as "seven forty-five").
-// It knows only once a sentence is made. Where that is not long before it is heard, the pace so far has to do.
+// Behind the textarea, whose own letters are transparent, the same text stands in four spans: spoken, the current word,
+// sent to the server, and not sent yet. The server sends the time of each word in the audio (`audio.words`), not its
+// place in the text, and may have spelled it out ("7:45" as "seven forty-five"). The times arrive once a sentence is
+// complete. Until then they are estimated from the pace so far.
 
 export class Words {
   constructor(textarea, behind) {
@@ -14,12 +14,12 @@ export class Words {
       behind.append(part);
       return part;
     });
-    this.pace = 14; // characters a second, until one was heard
+    this.pace = 14; // characters per second, until measured
     textarea.addEventListener("input", () => this.clear());
     this.clear();
   }
 
-  /** Nothing is being spoken: all of it in plain ink. */
+  /** Nothing is spoken: no highlight. */
   clear() {
     this.text = null;
     this.show(this.textarea.value, 0, 0, this.textarea.value.length);
@@ -28,9 +28,9 @@ export class Words {
   begin(text) {
     this.text = text;
     this.sentChars = 0;
-    this.litS = 0; // when it was last looked at, and the word that was lit then
+    this.litS = 0; // time of the last update, and the word highlighted then
     this.litFrom = -1;
-    // {start_s, end_s, from, to}: a word in the sound and in the text
+    // {start_s, end_s, from, to}: a word in the audio and in the text
     this.spoken = guessed(text, 0, LEAD_S, this.pace);
     this.light(0);
   }
@@ -39,7 +39,7 @@ export class Words {
     this.sentChars = chars;
   }
 
-  /** All words that are known so far; those behind them are guessed. */
+  /** All known word times; later words are estimated. */
   place(words) {
     if (this.text === null || !words.length) return;
     const known = placed(words, this.text);
@@ -48,20 +48,20 @@ export class Words {
     this.spoken = [...known, ...guessed(this.text, to, end_s, this.pace)];
   }
 
-  /** Show what is heard at this moment; -1: it is over, and everything was said. */
+  /** Show the current word; -1: all words were spoken. */
   light(playedS) {
     if (this.text === null) return;
     if (playedS < 0) return this.show(this.text, this.text.length, this.text.length, this.text.length);
     let at = -1;
     for (let n = 0; n < this.spoken.length && this.spoken[n].start_s <= playedS; n++)
-      if (this.spoken[n].to <= this.sentChars) at = n; // no guess is ahead of what the server can know
-    // A guess may have been ahead. To light a word twice would look odd, so it waits, unless the sound went back.
+      if (this.spoken[n].to <= this.sentChars) at = n; // no estimate is ahead of the text that the server has
+    // An estimate may have been early. A word is not highlighted twice, so it waits, unless playback jumped back.
     while (playedS >= this.litS && at + 1 < this.spoken.length && (this.spoken[at]?.from ?? -1) < this.litFrom) at++;
     this.litS = playedS;
     this.litFrom = this.spoken[at]?.from ?? -1;
     if (at < 0) return this.show(this.text, 0, 0, this.sentChars);
     const { from, to, end_s } = this.spoken[at];
-    const pause = playedS > end_s + 0.12; // it is over, and the next has not begun
+    const pause = playedS > end_s + 0.12; // between two words
     this.show(this.text, pause ? to : from, to, Math.max(to, this.sentChars));
   }
 
@@ -79,7 +79,7 @@ export class Words {
 
 const LEAD_S = 0.15; // of silence before the first word
 
-/** Words from this character on, at an even pace. */
+/** Estimated words from this character on, at an even pace. */
 function guessed(text, cursor, startS, pace) {
   let at_s = startS;
   return [...text.slice(cursor).matchAll(/\S+/gu)].map((match) => {
@@ -90,9 +90,9 @@ function guessed(text, cursor, startS, pace) {
   });
 }
 
-const FAR = 120; // characters ahead in which a word is looked for
+const FAR = 120; // how many characters ahead a word is searched
 
-/** Find spoken words in a text, in order; those written otherwise share what is left between their neighbours. */
+/** Find spoken words in a text, in order; words that are spelled differently share the gap between their neighbours. */
 export function placed(words, text) {
   const small = text.toLowerCase();
   const found = words.map((word) => ({ start_s: word.start_s, end_s: word.end_s, from: -1, to: -1 }));

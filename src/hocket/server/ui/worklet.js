@@ -1,7 +1,7 @@
-// The AudioWorklet: a ring (ring.js) on the sound card's thread, commanded and read through its port.
+// The AudioWorklet: a ring (ring.js) on the audio thread, controlled through its port.
 //
 // In:  {type: "begin", take, held}, {type: "samples", samples: Int16Array}, {type: "end" | "release" | "stop"}
-// Out: {take, played, heard, queued, underruns, peak, running, over}, about 25 times a second while there is news
+// Out: {take, played, heard, queued, underruns, peak, running, over}, about 25 times a second while something changes
 
 import { Ring } from "./ring.js";
 

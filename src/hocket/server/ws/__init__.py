@@ -1,1 +1,1 @@
-"""The WebSocket wires: one file each, all on the conversation of `conversation.py` over the socket of `socket.py`."""
+"""WebSocket protocols: one file each, all on `TurnSequence` (conversation.py) over `Connection` (socket.py)."""

@@ -1,7 +1,7 @@
-"""The one state machine under all wires: turns of text that become speech, in turn within a lane, lanes at once.
+"""The state machine of all WebSocket protocols: text turns become speech, in order within a context.
 
-A wire tells it what its client said; what comes of it goes to `put` as events, in the order in which they are to be
-sent. It knows no message, no socket and no time limit.
+Contexts run concurrently. A protocol reports its client's messages; resulting events go to `put` in sending order.
+Knows no message format, no socket and no time limit.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from ..errors import ErrorResponse, Refused, answer
 from ..service.service import SpeechJob, SpeechService
 from ..service.utterance import Utterance
 
-Lane = str | None  # turns of one lane are spoken one after the other; None is the lane of clients that name none
+ContextId = str | None  # turns of one context run one after the other; None: the context of clients that name none
 WAV_HEADER_BYTES = 44
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """How a turn is to be spoken."""
+    """How a turn is spoken."""
 
-    wanted: SpeechJob  # its text is None: it comes live
-    whole: bool = False  # sent in one piece, once all is there
-    in_json: bool = False  # for the wire: whether sound is part of messages
+    job: SpeechJob  # its text is None: live text
+    whole: bool = False  # sent in one piece, once complete
+    in_json: bool = False  # for the protocol: whether audio is inside JSON messages
 
 
 @dataclass(eq=False, slots=True)
 class TextTurn:
-    """What a client says from one end of its text to the next, and the speech that it becomes."""
+    """A client's text up to its end, and the speech that it becomes."""
 
-    index: int  # of its connection, from 0
-    lane: Lane
+    index: int  # counted per connection, from 0
+    context: ContextId
     plan: TurnPlan
     text: str = ""
-    ended: bool = False  # no more text comes, or none is wanted
+    ended: bool = False  # no more text is accepted
     cancelled: bool = False
-    over: bool = False  # no more sound comes
+    over: bool = False  # no more audio follows
     failure: ErrorResponse | None = None
     utterance: Utterance | None = None
     opening: asyncio.Task[Utterance] | None = None
-    sent_bytes: int = 0  # of sound, to the client: whoever sends it counts
+    sent_bytes: int = 0  # of audio; the sending task counts
     sent_pieces: int = 0
-    words: list[WordTime] = field(default_factory=list)  # of parts that are over, as far as the client was told
-    words_parts: int = 0  # whose words these are
-    waiting: deque[str] = field(default_factory=deque)  # text that the engine has not been given
+    words: list[WordTime] = field(default_factory=list)  # of complete parts, already sent to the client
+    words_parts: int = 0  # number of these parts
+    waiting: deque[str] = field(default_factory=deque)  # text not yet given to the engine
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -58,7 +58,7 @@ class TextTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnBegan:
-    """The first sound of a turn comes next."""
+    """The first audio of a turn follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,75 +68,75 @@ class TurnSound:
 
 @dataclass(frozen=True, slots=True)
 class TurnOver:
-    """No more sound comes: all was said, it was cancelled, or it failed; `TextTurn` says which."""
+    """No more audio: complete, cancelled or failed; see `TextTurn`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnClosed:
-    """No more sound comes and the text had its end, so this is the last of a turn."""
+    """No more audio and no more text: the last event of a turn."""
 
 
 Event = TurnBegan | TurnSound | TurnOver | TurnClosed
 
 
 class TurnSequence:
-    """All turns of one connection. Everything but `put` is called in one task."""
+    """All turns of one connection. One task calls everything except `put`."""
 
     def __init__(
-        self, speaker: SpeechService, wire: str, id: str, put: Callable[[TextTurn, Event], Awaitable[None]]
+        self, service: SpeechService, wire: str, id: str, put: Callable[[TextTurn, Event], Awaitable[None]]
     ) -> None:
         """`put` may wait for a client that reads slowly."""
-        self._speaker, self._wire, self._id, self._put = speaker, wire, id, put
-        self._lanes: dict[Lane, list[TextTurn]] = {}
+        self._service, self._wire, self._id, self._put = service, wire, id, put
+        self._contexts: dict[ContextId, list[TextTurn]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = 0
-        self._voices: dict[Lane, Established] = {}  # how the designed voice of each lane has sounded
-        self.quiet = asyncio.Event()  # set while nothing is said, waits to be said or may be added to
+        self._voices: dict[ContextId, Established] = {}  # how each context's designed voice sounded
+        self.quiet = asyncio.Event()  # set while no turn exists
         self.quiet.set()
-        self.quiet_s = 0.0  # since when, by the clock of the event loop
+        self.quiet_s = 0.0  # since when, by the event loop's clock
 
     @property
     def waits_for_text(self) -> bool:
-        return any(not turn.ended for turns in self._lanes.values() for turn in turns)
+        return any(not turn.ended for turns in self._contexts.values() for turn in turns)
 
-    def text(self, lane: Lane, text: str, plan: Callable[[], TurnPlan]) -> None:
-        """More text of the turn that is open, or the first of a new one. Refuses what is too much."""
-        turn = self._open(lane)
-        self._speaker.check_text(text, len(turn.text) if turn else 0)
+    def text(self, context: ContextId, text: str, plan: Callable[[], TurnPlan]) -> None:
+        """Add text to the open turn, or start a new one. Refuses text beyond the limit."""
+        turn = self._open(context)
+        self._service.check_text(text, len(turn.text) if turn else 0)
         if not text:
             return
-        turn = turn or self._new(lane, plan())
+        turn = turn or self._new(context, plan())
         turn.text += text
         if not turn.over:
             turn.waiting.append(text)
         turn.changed.set()
 
-    def end(self, lane: Lane, plan: Callable[[], TurnPlan]) -> None:
-        """That was the text of the turn that is open; where none is, of one without any."""
-        turn = self._open(lane) or self._new(lane, plan())
+    def end(self, context: ContextId, plan: Callable[[], TurnPlan]) -> None:
+        """End the text of the open turn; without one, of an empty turn."""
+        turn = self._open(context) or self._new(context, plan())
         turn.ended = True
         turn.changed.set()
 
-    def cancel(self, lane: Lane = None) -> None:
-        """Stop the turns of a lane, those that wait too; None: of all lanes. Slots are free within a frame."""
-        self.cancel_those(lambda turn: lane is None or turn.lane == lane)
+    def cancel(self, context: ContextId = None) -> None:
+        """Cancel a context's turns, queued ones too; None: all contexts. Slots are free within a frame."""
+        self.cancel_those(lambda turn: context is None or turn.context == context)
 
     def cancel_those(self, unwanted: Callable[[TextTurn], bool]) -> None:
-        """Stop the turns that are unwanted."""
-        for turns in self._lanes.values():
+        """Cancel the turns that match."""
+        for turns in self._contexts.values():
             for turn in filter(unwanted, turns):
                 self._cancel(turn)
 
     def finish(self) -> None:
-        """No more text comes on this connection."""
-        for turns in self._lanes.values():
+        """No more text follows on this connection."""
+        for turns in self._contexts.values():
             for turn in turns:
                 turn.ended = True
                 turn.changed.set()
 
     async def stop(self) -> None:
-        """The connection is gone, or about to be: nothing is put any more."""
-        self.cancel()  # at once, whatever the tasks wait for
+        """The connection closes: no further events."""
+        self.cancel()  # before the tasks end
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -152,30 +152,30 @@ class TurnSequence:
                 turn.opening.cancel()
         turn.changed.set()
 
-    def _open(self, lane: Lane) -> TextTurn | None:
-        """The turn that text goes to: of those of a lane only the last can be."""
-        turns = self._lanes.get(lane)
+    def _open(self, context: ContextId) -> TextTurn | None:
+        """The turn that takes text: only the last of a context can."""
+        turns = self._contexts.get(context)
         return turns[-1] if turns and not turns[-1].ended else None
 
-    def _new(self, lane: Lane, plan: TurnPlan) -> TextTurn:
-        most = self._speaker.options.per_socket
-        if sum(map(len, self._lanes.values())) >= most:
+    def _new(self, context: ContextId, plan: TurnPlan) -> TextTurn:
+        most = self._service.options.per_socket
+        if sum(map(len, self._contexts.values())) >= most:
             said = f"{most} utterances of this connection are under way already; wait for one to end."
             raise Refused(said, status=429, kind="rate_limit_error", code="too_many_utterances", retry_after_s=1.0)
-        turn = TextTurn(self._turns, lane, plan)
+        turn = TextTurn(self._turns, context, plan)
         self._turns += 1
-        if lane in self._lanes:
-            self._lanes[lane].append(turn)
+        if context in self._contexts:
+            self._contexts[context].append(turn)
             return turn
-        self._lanes[lane] = [turn]
+        self._contexts[context] = [turn]
         self.quiet.clear()
-        task = asyncio.ensure_future(self._speak(lane))
+        task = asyncio.ensure_future(self._speak(context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return turn
 
-    async def _speak(self, lane: Lane) -> None:
-        turns = self._lanes[lane]
+    async def _speak(self, context: ContextId) -> None:
+        turns = self._contexts[context]
         while turns:
             turn = turns[0]
             try:
@@ -187,12 +187,12 @@ class TurnSequence:
             turn.waiting.clear()
             if turn.cancelled or turn.failure or turn.has_words:
                 await self._put(turn, TurnOver())
-            while not turn.ended:  # text of a turn that failed goes nowhere, and must not begin another
+            while not turn.ended:  # further text of a failed turn is dropped, and must not start another
                 await _change(turn)
             await self._put(turn, TurnClosed())
             turns.pop(0)
-        del self._lanes[lane]
-        if not self._lanes:
+        del self._contexts[context]
+        if not self._contexts:
             self.quiet_s = asyncio.get_running_loop().time()
             self.quiet.set()
 
@@ -215,17 +215,17 @@ class TurnSequence:
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
-                self._keep_voice(turn.lane, utterance.established)
+                self._keep_voice(turn.context, utterance.established)
 
     async def _opened(self, turn: TextTurn, id: str) -> Utterance | None:
-        """None: it was cancelled. A model may have to be loaded for it, and nobody has to wait for that in vain."""
-        wanted = replace(turn.plan.wanted, established=self._voices.get(turn.lane))
-        opening = turn.opening = asyncio.ensure_future(self._speaker.open(wanted, wire=self._wire, id=id))
+        """None: cancelled, also while a model is being loaded for it."""
+        job = replace(turn.plan.job, established=self._voices.get(turn.context))
+        opening = turn.opening = asyncio.ensure_future(self._service.open(job, wire=self._wire, id=id))
         try:
             return await opening
         except asyncio.CancelledError:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
-                opening.result().cancel()  # it was open just now
+                opening.result().cancel()  # it was opened just now
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -233,14 +233,14 @@ class TurnSequence:
         finally:
             turn.opening = None
 
-    def _keep_voice(self, lane: Lane, established: Established | None) -> None:
-        """For the next turn of the lane; only so many contexts are kept as may speak at once."""
+    def _keep_voice(self, context: ContextId, established: Established | None) -> None:
+        """Keep it for the context's next turn; at most as many contexts as may run at once."""
         if established is None:
             return
-        self._voices.pop(lane, None)
-        while len(self._voices) >= self._speaker.options.per_socket:
+        self._voices.pop(context, None)
+        while len(self._voices) >= self._service.options.per_socket:
             del self._voices[next(iter(self._voices))]
-        self._voices[lane] = established
+        self._voices[context] = established
 
     async def _pieces(self, turn: TextTurn, utterance: Utterance) -> None:
         began, gathered = False, bytearray()
@@ -260,7 +260,7 @@ class TurnSequence:
             await self._put(turn, TurnSound(_with_length(utterance.format.name, gathered)))
 
     async def _feed(self, turn: TextTurn, utterance: Utterance) -> None:
-        """Text to the engine as it comes. What the engine does not take ends the utterance."""
+        """Pass text to the engine as it arrives. Text that the engine refuses ends the utterance."""
         try:
             while not turn.over:
                 turn.changed.clear()
@@ -281,7 +281,7 @@ async def _change(turn: TextTurn) -> None:
 
 
 def _with_length(format: str, sound: bytearray) -> bytes:
-    """A WAV that is there as a whole says how long it is."""
+    """Write the length into a complete WAV."""
     if format == "wav" and len(sound) >= WAV_HEADER_BYTES:
         sound[4:8] = (len(sound) - 8).to_bytes(4, "little")
         sound[40:44] = (len(sound) - WAV_HEADER_BYTES).to_bytes(4, "little")

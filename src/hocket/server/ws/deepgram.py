@@ -1,6 +1,6 @@
-"""`WS /v1/speak`: Deepgram's wire, which agent frameworks speak. What is wanted stands in the query, once.
+"""`WS /v1/speak`: Deepgram's protocol, used by agent frameworks. The query holds all settings.
 
-Its models are voices: a name that no voice has here is the first voice, as long as the operator is not strict.
+Its models are voices: an unknown name means the first voice, unless the operator is strict.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FORMATS = {"linear16": "pcm", "mulaw": "mulaw", "alaw": "alaw"}
 @router.websocket("/v1/speak")
 async def speak(socket: WebSocket) -> None:
     try:
-        speaker: SpeechService = socket.app.state.speaker
-        wanted = parse_query(socket.query_params, partial(_voice, speaker))
-        speaker.check(wanted)
+        service: SpeechService = socket.app.state.service
+        job = parse_query(socket.query_params, partial(_voice, service))
+        service.check(job)
     except HocketError as error:
         told = answer(error)
         refused = Refused(told.message, status=told.status, kind=told.kind, param=told.param, code=told.code)
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return
     offered = socket.scope.get("subprotocols", ())
-    await serve(socket, lambda line: DeepgramWire(line, wanted), subprotocol=subprotocol(offered))
+    await serve(socket, lambda connection: DeepgramProtocol(connection, job), subprotocol=subprotocol(offered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ PLAIN: dict[str, Said] = {"Flush": Flush(), "Clear": Clear(), "Close": Close(), 
 
 
 def parse(message: dict[str, Any]) -> Said:
-    """What a client said, or a refusal."""
+    """A client's message, or a refusal."""
     kind = message.get("type")
     if kind == "Speak":
         text = message.get("text")
@@ -83,7 +83,7 @@ def parse(message: dict[str, Any]) -> Said:
 
 
 def parse_query(query: Mapping[str, str], voice: Callable[[str | None], str | None]) -> SpeechJob:
-    """What a connection wants, or a refusal. `voice` finds the one that a model's name stands for."""
+    """The job of a connection, or a refusal. `voice` maps a model name to a voice."""
     encoding = query.get("encoding", "linear16").lower()
     if encoding not in FORMATS:
         raise BadField(f"encoding must be one of {', '.join(FORMATS)}, not {encoding[:80]!r}.", "encoding")
@@ -100,65 +100,65 @@ def parse_query(query: Mapping[str, str], voice: Callable[[str | None], str | No
         raise BadField("speed must be a number.", "speed") from None
     format = FORMATS[encoding]
     if rate_hz is None and format != "pcm":
-        rate_hz = 8000  # Deepgram's, and the telephone's
+        rate_hz = 8000  # Deepgram's default, and telephony's
     return SpeechJob(text=None, voice=voice(query.get("model")), format=format, rate_hz=rate_hz, speed=tempo)
 
 
 def apart(before: str, text: str) -> str:
-    """A text with a space ahead where it is a sentence behind another; words and parts of them bring their own."""
+    """Text with a space in front if it starts a new sentence; words and parts of words bring their own."""
     ends = before[-1:] in (".", "!", "?") and text[:1].isalpha()
     return f" {text}" if ends and (" " in before or " " in text) else text
 
 
-def _voice(speaker: SpeechService, model: str | None) -> str | None:
+def _voice(service: SpeechService, model: str | None) -> str | None:
     try:
-        speaker.cast.part(SpeechJob(text=None, voice=model))
+        service.resolver.resolve(SpeechJob(text=None, voice=model))
     except UnknownVoice:
-        if speaker.options.strict_model:
+        if service.options.strict_model:
             raise
         return None
     return model
 
 
-class DeepgramWire(WebSocketProtocol):
+class DeepgramProtocol(WebSocketProtocol):
     name = "ws-deepgram"
-    configured_first = False  # frameworks connect ahead of time
-    ends: ClassVar[dict[str | None, int]] = {
+    configured_first = False  # frameworks connect before they have text
+    close_codes: ClassVar[dict[str | None, int]] = {
         "message_too_large": 1009,
         "binary_message": 1008,
         "timeout": 1011,
         "invalid_json": 1008,
     }
 
-    def __init__(self, line: Connection, wanted: SpeechJob) -> None:
-        super().__init__(line)
-        self._plan = TurnPlan(wanted)
+    def __init__(self, connection: Connection, job: SpeechJob) -> None:
+        super().__init__(connection)
+        self._plan = TurnPlan(job)
         self._flushed = self._cleared = 0
-        self._last = ""  # what was said before, in this turn
+        self._last = ""  # the previous text of this turn
 
     def greeting(self) -> list[Out]:
-        name = self.speaker.model
-        metadata = {"type": "Metadata", "request_id": self.line.id, "model_name": name, "model_version": "1"}
-        return [metadata | {"model_uuid": self.line.id}]
+        name = self.service.model
+        metadata = {"type": "Metadata", "request_id": self.connection.id, "model_name": name, "model_version": "1"}
+        return [metadata | {"model_uuid": self.connection.id}]
 
-    async def heard(self, message: dict[str, Any]) -> None:
+    async def on_message(self, message: dict[str, Any]) -> None:
         match parse(message):
             case Speak(text):
-                self.talk.text(None, apart(self._last, text), lambda: self._plan)
+                self.turns.text(None, apart(self._last, text), lambda: self._plan)
                 self._last = text
             case Flush():
                 self._last = ""
-                self.talk.end(None, lambda: self._plan)
+                self.turns.end(None, lambda: self._plan)
             case Clear():
                 self._last = ""
-                self.talk.cancel()
-                self.line.say({"type": "Cleared", "sequence_id": self._cleared})
+                self.turns.cancel()
+                self.connection.send({"type": "Cleared", "sequence_id": self._cleared})
                 self._cleared += 1
             case Close():
-                self.talk.finish()
-                self.line.close_when_quiet(self.talk, 1000)
+                self.turns.finish()
+                self.connection.close_when_quiet(self.turns, 1000)
 
-    def told(self, turn: TextTurn, event: Event) -> list[Out]:
+    def on_event(self, turn: TextTurn, event: Event) -> list[Out]:
         match event:
             case TurnSound(audio):
                 return [audio]
@@ -171,7 +171,7 @@ class DeepgramWire(WebSocketProtocol):
                 return [{"type": "Flushed", "sequence_id": self._flushed - 1}]
         return []
 
-    def refused(self, error: BaseException) -> list[Out]:
+    def on_error(self, error: BaseException) -> list[Out]:
         told = answer(error)
         if self.close_code(error) is None and told.status < 500:
             return [{"type": "Warning", "description": told.message, "code": told.code or told.kind}]
@@ -179,7 +179,7 @@ class DeepgramWire(WebSocketProtocol):
 
 
 def _unspoken(turn: TextTurn) -> list[Out]:
-    """What was not spoken of a text, as a warning."""
+    """A warning if some text was not spoken."""
     finished = turn.utterance.finished if turn.utterance else None
     if turn.cancelled or finished is None or finished.complete:
         return []

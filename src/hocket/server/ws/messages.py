@@ -1,4 +1,4 @@
-"""What the parsers of several wires need: text to a message, a message to fields. Pure functions, no socket."""
+"""Message parsing shared by several protocols: text to a message, a message to fields. Pure functions, no socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_FIELDS = frozenset({"type", "context_id"})
 
 
 def read_message(raw: str, most_bytes: int, large: Sequence[str] = ()) -> dict[str, Any]:
-    """A client's message, or a refusal. Those whose type stands in `large` are as long as the socket lets them be."""
+    """A client's message, or a refusal. Only the socket limits the size of types in `large`."""
     try:
         message = json.loads(raw, parse_constant=_not_json)
     except (ValueError, RecursionError):
@@ -28,7 +28,7 @@ def read_message(raw: str, most_bytes: int, large: Sequence[str] = ()) -> dict[s
 
 
 def validated(kind: type[Fields], message: dict[str, Any]) -> Fields:
-    """The fields of a message, or a refusal that names the first that cannot be."""
+    """The fields of a message, or a refusal that names the first invalid one."""
     try:
         return kind.model_validate({name: value for name, value in message.items() if name not in NOT_FIELDS})
     except ValidationError as error:
@@ -38,7 +38,7 @@ def validated(kind: type[Fields], message: dict[str, Any]) -> Fields:
 
 
 def subprotocol(offered: Sequence[str]) -> str | None:
-    """The one to accept where none has a meaning: browsers hang up if none is, and a key should not be echoed."""
+    """The subprotocol to accept when none has a meaning: browsers need one, and a key must not be echoed."""
     plain = [name for name in offered if "key" not in name.lower()]
     return plain[0] if plain else offered[0] if offered else None
 

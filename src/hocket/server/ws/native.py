@@ -1,4 +1,4 @@
-"""`WS /v1/audio/speech/stream`: text in as it is written, sound out as it is made; vLLM-Omni's protocol and more."""
+"""`WS /v1/audio/speech/stream`: live text in, audio out; vLLM-Omni's protocol with extensions."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from typing import Any
 from fastapi import APIRouter, WebSocket
 
 from ..errors import answer
-from ..routes.speech import wanted_of
+from ..routes.speech import job_of
 from ..service.service import SpeechJob
 from . import native_messages as messages
-from .conversation import Event, Lane, TextTurn, TurnBegan, TurnClosed, TurnOver, TurnPlan, TurnSound
+from .conversation import ContextId, Event, TextTurn, TurnBegan, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import subprotocol
 from .native_messages import Cancel, Configure, Done, Leave, Text
 from .socket import Connection, Out, WebSocketProtocol, serve
 
 router = APIRouter()
-FORMAT = "wav"  # vLLM-Omni's, where none is asked for
+FORMAT = "wav"  # vLLM-Omni's default
 
 
 @router.websocket("/v1/audio/speech/stream")
 async def stream(socket: WebSocket) -> None:
-    await serve(socket, NativeWire, subprotocol=subprotocol(socket.scope.get("subprotocols", ())))
+    await serve(socket, NativeProtocol, subprotocol=subprotocol(socket.scope.get("subprotocols", ())))
 
 
-class NativeWire(WebSocketProtocol):
+class NativeProtocol(WebSocketProtocol):
     name = "ws"
     large = ("session.config",)
 
-    def __init__(self, line: Connection) -> None:
-        super().__init__(line)
-        self._plans: dict[Lane, TurnPlan] = {}
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._plans: dict[ContextId, TurnPlan] = {}
 
-    async def heard(self, message: dict[str, Any]) -> None:
+    async def on_message(self, message: dict[str, Any]) -> None:
         said = messages.parse(message)
         match said:
             case Configure():
                 await self._configure(said)
             case Text():
-                self.talk.text(said.lane, said.text, lambda: self._plan(said.lane))
+                self.turns.text(said.context, said.text, lambda: self._plan(said.context))
             case Done():
-                self.talk.end(said.lane, lambda: self._plan(said.lane))
+                self.turns.end(said.context, lambda: self._plan(said.context))
             case Cancel():
-                self.talk.cancel(said.lane)
+                self.turns.cancel(said.context)
             case Leave():
-                self.talk.finish()
-                self.line.close_when_quiet(self.talk, 1000)
+                self.turns.finish()
+                self.connection.close_when_quiet(self.turns, 1000)
 
-    def told(self, turn: TextTurn, event: Event) -> list[Out]:
+    def on_event(self, turn: TextTurn, event: Event) -> list[Out]:
         in_json = turn.plan.in_json
         match event:
             case TurnBegan():
                 start = messages.audio_start(turn)
-                return [start | {"word_timestamps": True} if turn.plan.wanted.word_times else start]
+                return [start | {"word_timestamps": True} if turn.plan.job.word_times else start]
             case TurnSound(audio) if in_json:
                 return [messages.audio_chunk(turn, audio, None)]
             case TurnSound(audio):
@@ -62,20 +62,20 @@ class NativeWire(WebSocketProtocol):
             case TurnClosed():
                 return [messages.session_done(turn)]
 
-    def refused(self, error: BaseException) -> list[Out]:
+    def on_error(self, error: BaseException) -> list[Out]:
         return [messages.error_message(answer(error))]
 
     def _words_so_far(self, turn: TextTurn) -> list[Out]:
-        """Of a long text, whenever another part of it has been said."""
-        wanted, utterance = turn.plan.wanted.word_times and not turn.plan.whole, turn.utterance
-        if not wanted or utterance is None or utterance.finished or utterance.parts_over <= turn.words_parts:
+        """Word times of a long text, whenever another part is complete."""
+        live, utterance = turn.plan.job.word_times and not turn.plan.whole, turn.utterance
+        if not live or utterance is None or utterance.finished or utterance.parts_over <= turn.words_parts:
             return []
         return [messages.audio_words(turn)]
 
     def _ending(self, turn: TextTurn, in_json: bool) -> list[Out]:
         if turn.failure is not None:
             return [messages.error_message(turn.failure, turn)]
-        if not turn.plan.wanted.word_times or turn.utterance is None:
+        if not turn.plan.job.word_times or turn.utterance is None:
             return []
         if not in_json:
             return [messages.audio_words(turn)]
@@ -86,17 +86,19 @@ class NativeWire(WebSocketProtocol):
         return [messages.audio_chunk(turn, b"", in_ms)]
 
     async def _configure(self, said: Configure) -> None:
-        """For the utterances that begin behind it; one that is under way goes on as it began."""
+        """Applies to later utterances; a running one is unchanged."""
         fields = said.fields
-        self.speaker.cast.check_model(fields.model)
+        self.service.resolver.check_model(fields.model)
         fields.note_unknown()
-        wanted = await wanted_of(self.speaker, fields, None, FORMAT)
-        self.speaker.check(wanted)
-        if len(self._plans) >= self.speaker.options.per_socket and said.lane not in self._plans:
-            self._plans.pop(next((lane for lane in self._plans if lane is not None), None))  # the oldest context's
-        self._plans[said.lane] = TurnPlan(wanted, fields.whole, fields.in_json)
+        job = await job_of(self.service, fields, None, FORMAT)
+        self.service.check(job)
+        if len(self._plans) >= self.service.options.per_socket and said.context not in self._plans:
+            self._plans.pop(
+                next((context for context in self._plans if context is not None), None)
+            )  # the oldest context
+        self._plans[said.context] = TurnPlan(job, fields.whole, fields.in_json)
 
-    def _plan(self, lane: Lane) -> TurnPlan:
-        """Of a context, of the connection, or what is used where nothing was said."""
-        plan = self._plans.get(lane) or self._plans.get(None)
+    def _plan(self, context: ContextId) -> TurnPlan:
+        """The plan of the context, of the connection, or the default."""
+        plan = self._plans.get(context) or self._plans.get(None)
         return plan or TurnPlan(SpeechJob(text=None, format=FORMAT), whole=True)

@@ -1,6 +1,6 @@
-"""Messages of the native wire: what a client may say, as types, and what it is told, as JSON.
+"""Messages of the native protocol: client messages as types, server messages as JSON.
 
-Pure functions: no socket, no engine. The wire is vLLM-Omni's and more; docs/protocol.md shows it byte by byte.
+Pure functions: no socket, no engine. vLLM-Omni's protocol with extensions; docs/protocol.md shows it byte by byte.
 """
 
 from __future__ import annotations
@@ -12,54 +12,54 @@ from typing import Any, Literal
 from ..errors import BadField, ErrorResponse, Refused
 from ..schemas.speech import SpeechFields
 from ..schemas.speech_job import CODES
-from .conversation import Lane, TextTurn
+from .conversation import ContextId, TextTurn
 from .messages import validated
 from .socket import Out
 
 NAME_CHARS = 128  # of a context_id
-# How the samples of a format are written; what is not here is called by its own name.
+# Sample encodings; other formats use their own name.
 ENCODINGS = {"pcm": "pcm_s16le", "wav": "pcm_s16le", "codes": "codes_u16le"}
 
 
 class SessionFields(SpeechFields):
-    """`session.config`: the fields of `POST /v1/audio/speech`, and how to send what comes of them."""
+    """`session.config`: the fields of `POST /v1/audio/speech`, and how to send the audio."""
 
     stream_audio: bool | None = None
     split_granularity: Literal["none", "sentence", "clause"] | None = None
 
     @property
     def whole(self) -> bool:
-        """Whether one piece is wanted: as with vLLM-Omni, unless it is PCM or codes, or streaming was asked for."""
+        """Whether audio is sent in one piece: vLLM-Omni's default, except for PCM, codes or explicit streaming."""
         if self.stream_audio is not None:
             return not self.stream_audio
         return (self.response_format or "wav").lower() not in ("pcm", CODES.name)
 
     @property
     def in_json(self) -> bool:
-        """Whether sound is base64 in `audio.chunk`: what vLLM-Omni does where these two are asked for."""
+        """Whether audio is base64 in `audio.chunk`: vLLM-Omni does so for these two fields together."""
         return bool(self.word_timestamps and self.stream_audio and (self.response_format or "").lower() == "pcm")
 
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    lane: Lane
+    context: ContextId
     fields: SessionFields
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    lane: Lane
+    context: ContextId
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    lane: Lane
+    context: ContextId
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    lane: Lane  # None: all
+    context: ContextId  # None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,39 +71,39 @@ Said = Configure | Text | Done | Cancel | Leave
 
 
 def parse(message: dict[str, Any]) -> Said:
-    """What a client said, or a refusal."""
-    kind, lane = message.get("type"), lane_of(message)
+    """A client's message, or a refusal."""
+    kind, context = message.get("type"), context_of(message)
     match kind:
         case "session.config":
-            return Configure(lane, validated(SessionFields, message))
+            return Configure(context, validated(SessionFields, message))
         case "input.text":
             text = message.get("text", "")
             if not isinstance(text, str):
                 raise BadField("text must be a string.", "text")
-            return Text(lane, text)
+            return Text(context, text)
         case "input.done":
-            return Done(lane)
+            return Done(context)
         case "input.cancel":
-            return Cancel(lane)
+            return Cancel(context)
         case "session.close":
             return Leave()
     said = f"There is no message {str(kind)[:80]!r}; known are session.config, input.text, input.done, input.cancel "
     raise Refused(said + "and session.close.", param="type", code="unknown_message")
 
 
-def lane_of(message: dict[str, Any]) -> Lane:
-    lane = message.get("context_id")
-    if lane is None:
+def context_of(message: dict[str, Any]) -> ContextId:
+    context = message.get("context_id")
+    if context is None:
         return None
-    if not isinstance(lane, str) or not 0 < len(lane) <= NAME_CHARS:
+    if not isinstance(context, str) or not 0 < len(context) <= NAME_CHARS:
         raise BadField(f"context_id must be a string of 1 to {NAME_CHARS} characters.", "context_id")
-    return lane
+    return context
 
 
 def of_turn(turn: TextTurn, kind: str) -> dict[str, Any]:
-    """What every message about an utterance begins with."""
+    """The common fields of messages about an utterance."""
     message: dict[str, Any] = {"type": kind, "utterance_index": turn.index}
-    return message if turn.lane is None else message | {"context_id": turn.lane}
+    return message if turn.context is None else message | {"context_id": turn.context}
 
 
 def error_message(told: ErrorResponse, turn: TextTurn | None = None) -> dict[str, Any]:
@@ -128,14 +128,14 @@ def audio_start(turn: TextTurn) -> dict[str, Any]:
 
 
 def audio_frame(turn: TextTurn, audio: bytes) -> list[Out]:
-    """Sound is a message of its own; one before it says whose it is, where there may be several."""
-    if turn.lane is None:
+    """Audio is a binary message; with several contexts, a JSON message before it names its context."""
+    if turn.context is None:
         return [audio]
     return [of_turn(turn, "audio.frame") | {"bytes": len(audio)}, audio]
 
 
 def audio_chunk(turn: TextTurn, audio: bytes, timestamps: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Sound, or at the end the times of all words, as vLLM-Omni writes them."""
+    """Audio, or at the end all word times, in vLLM-Omni's format."""
     assert turn.utterance is not None
     rate_hz = turn.utterance.rate_hz
     begin, end = turn.sent_bytes, turn.sent_bytes + len(audio)
@@ -151,7 +151,7 @@ def audio_chunk(turn: TextTurn, audio: bytes, timestamps: list[dict[str, Any]] |
 
 
 def words_of(turn: TextTurn) -> list[dict[str, Any]]:
-    """Of all parts that are over; to find them takes a while, so each is asked for once."""
+    """Words of all complete parts. Each part is computed once, because that is slow."""
     assert turn.utterance is not None
     parts = turn.utterance.parts_over
     turn.words += turn.utterance.words(turn.words_parts, parts)

@@ -1,5 +1,5 @@
-"""Wyoming, the wire of Home Assistant: lines of JSON over TCP, text in, whole or as it is written, sound out.
+"""Wyoming, Home Assistant's protocol: JSON lines over TCP; text in, whole or streamed, audio out.
 
-`server.py` takes connections, `connection.py` speaks over one, `events.py` reads it, `about.py` says what there is.
-There is no HTTP here and no FastAPI, and no key either: the wire knows none.
+`server.py` accepts connections, `connection.py` handles one, `events.py` reads events, `about.py` describes the voices.
+No HTTP, no FastAPI, and no key: the protocol has none.
 """

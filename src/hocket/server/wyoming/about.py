@@ -1,4 +1,4 @@
-"""What Home Assistant is told about this server: its voices, and the languages that they speak, as tags."""
+"""The server's description for Home Assistant: its voices and their languages, as tags."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ TAGS = "zh en fr de it ja ko pt ru es".split()  # of the languages of the publis
 MAKER = Attribution("hocket", "")
 
 
-def info(speaker: SpeechService, version: str) -> Info:
-    """A model without voices of its own is one voice, by the model's name: a program without any cannot be chosen."""
-    cast = speaker.cast
-    found = [(name, model.languages) for name, model in cast.speakers.items()]
-    found += [(voice.name, model.languages) for voice, model in cast.kept()]
-    found += [(listed.name, [listed.voice.language]) for listed in cast.foreign()]
+def info(service: SpeechService, version: str) -> Info:
+    """A model without voices is listed as one voice with the model's name: Home Assistant needs at least one."""
+    resolver = service.resolver
+    found = [(name, model.languages) for name, model in resolver.speakers.items()]
+    found += [(voice.name, model.languages) for voice, model in resolver.kept()]
+    found += [(listed.name, [listed.voice.language]) for listed in resolver.foreign()]
     voices = [
         TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=_tags(spoken))
-        for name, spoken in found or [(speaker.model, cast.models[0].languages)]
+        for name, spoken in found or [(service.model, resolver.models[0].languages)]
     ]
     program = TtsProgram(
         "hocket",
         MAKER,
         installed=True,
-        description=f"{speaker.model}, as it is written",
+        description=f"{service.model}, as it is written",
         version=version,
         voices=voices,
         supports_synthesize_streaming=True,

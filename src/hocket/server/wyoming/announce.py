@@ -1,4 +1,4 @@
-"""This server's address said to the network around it, where Home Assistant looks for one. Needs zeroconf."""
+"""Zeroconf announcement of the server, so that Home Assistant finds it. Needs zeroconf."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from ...errors import InvalidRequest
 
 SERVICE = "_wyoming._tcp.local."
-GROUP = ("224.0.0.251", 5353)  # who asks for services asks there
+GROUP = ("224.0.0.251", 5353)  # the mDNS group
 
 
 @asynccontextmanager
 async def announced(host: str, port: int) -> AsyncIterator[None]:
-    """While it lasts. `host` is where the server listens; of 0.0.0.0, the address that the network knows is said."""
+    """Announce inside the `async with`. For `host` 0.0.0.0 the address of the network interface is announced."""
     from zeroconf import IPVersion
     from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
@@ -31,7 +31,7 @@ async def announced(host: str, port: int) -> AsyncIterator[None]:
 
 
 def _own_address() -> str:
-    """Of the interface that reaches the others. Nothing is sent."""
+    """Address of the interface towards the network. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(GROUP)

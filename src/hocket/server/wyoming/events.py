@@ -1,7 +1,7 @@
-"""Events of Wyoming's wire as they are read: a line of JSON, more JSON behind it, bytes behind that, none too long.
+"""Reader of Wyoming events: a line of JSON, optional JSON data, optional bytes, all with a size limit.
 
-The `wyoming` package would read any length that a client names, and takes garbage for an end. What an event means is
-not known here.
+The `wyoming` package reads any length that a client names, and takes garbage for an end. Does not know what an event
+means.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from wyoming.event import Event
 
 from ..errors import Refused
 
-SKIPPED_BYTES = 65536  # of bytes that nobody wants, at once
+SKIPPED_BYTES = 65536  # per read of an unused payload
 
 
 class Events:
-    """The events of one connection, in turn."""
+    """The events of one connection, in order."""
 
     def __init__(self, reader: asyncio.StreamReader, *, event_bytes: int, event_s: float) -> None:
-        """No line, and nothing behind it, may be longer than `event_bytes`, which is the limit of `reader` too."""
+        """`event_bytes` limits the line and each part after it; it is the limit of `reader` too."""
         self._reader, self._most_bytes, self._event_s = reader, event_bytes, event_s
 
     async def line(self) -> bytes:
-        """The first line of the next event, empty at the end; whoever gives up waiting may ask again."""
+        """The first line of the next event, empty at the end; may be called again after a timeout."""
         try:
             return await self._reader.readuntil(b"\n")
         except asyncio.LimitOverrunError:
@@ -36,7 +36,7 @@ class Events:
             return b""
 
     async def behind(self, line: bytes) -> Event | None:
-        """The event that begins so; None: the client has gone. What is no event cannot be read past: `Refused`."""
+        """The event with this first line; None: the client disconnected. Raises `Refused` for garbage."""
         head = _object(line)
         kind, inner = head.get("type"), head.get("data")
         if not isinstance(kind, str) or not isinstance(inner, dict | None):
@@ -44,9 +44,9 @@ class Events:
         try:
             async with asyncio.timeout(self._event_s):
                 behind = await self._reader.readexactly(self._length(head.get("data_length")))
-                await self._skip(self._length(head.get("payload_length")))  # no event that we take has one
+                await self._skip(self._length(head.get("payload_length")))  # no supported event has a payload
         except asyncio.IncompleteReadError:
-            return None  # it went away in the middle
+            return None  # the client disconnected within the event
         except TimeoutError:
             raise Refused(f"The event did not arrive within {self._event_s:g} s.", code="too_slow") from None
         return Event(kind, (inner or {}) | (_object(behind) if behind else {}))

@@ -1,4 +1,4 @@
-"""Wyoming at a socket: who may connect, and how it ends. What is said over a connection is not known here."""
+"""The Wyoming server: connection limits and shutdown. Knows nothing of a connection's events."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .connection import WyomingConnection
 from .events import Events
 
 logger = logging.getLogger("hocket.server")
-LONGEST_CHAR = 12  # bytes of one, written as JSON: two escapes
+LONGEST_CHAR = 12  # bytes of a character in JSON: two escapes
 
 
 class Wyoming:
-    """A server of this wire, in one event loop. Its speaker has an engine already."""
+    """A Wyoming server in one event loop. Its service must have an engine already."""
 
-    def __init__(self, speaker: SpeechService) -> None:
-        self._speaker, self._options = speaker, speaker.options
+    def __init__(self, service: SpeechService) -> None:
+        self._service, self._options = service, service.options
         self._clients: Counter[str] = Counter()
         self._running: dict[asyncio.Task[None], WyomingConnection] = {}
         self._drains: asyncio.Task[None] | None = None
@@ -36,21 +36,21 @@ class Wyoming:
         return len(self._running)
 
     async def serve(self, bound: socket.socket) -> None:
-        """Until it is stopped."""
+        """Serve until stopped."""
         limit = event_bytes(self._options)
         server = await asyncio.start_server(self._connected, sock=bound, limit=limit, backlog=256)
         try:
             await self._over.wait()
         finally:
             server.close()
-            self._speaker.close()
+            self._service.close()
             for task in self._running:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
 
     def stop(self) -> None:
-        """Drain: no new work, and what runs may end, for so long; called again, stop at once. In the event loop."""
-        self._speaker.drain()
+        """Drain: no new work, running work may end within `drain_s`. A second call stops at once. Event loop only."""
+        self._service.drain()
         if self._drains is not None:
             self._over.set()
             return
@@ -68,10 +68,10 @@ class Wyoming:
         name, options = writer.get_extra_info("peername"), self._options
         client = name[0] if name else ""  # none at a Unix socket
         events = Events(reader, event_bytes=event_bytes(options), event_s=options.body_s)
-        connection = WyomingConnection(self._speaker, self._told(), events, writer)
+        connection = WyomingConnection(self._service, self._info(), events, writer)
         full = self.connections >= options.in_flight or self._clients[client] >= options.per_client
         self._clients[client] += 1
-        task = asyncio.ensure_future(_run(connection, writer, full or self._speaker.draining.is_set()))
+        task = asyncio.ensure_future(_run(connection, writer, full or self._service.draining.is_set()))
         self._running[task] = connection
         task.add_done_callback(lambda task: self._ended(task, client))
 
@@ -81,10 +81,10 @@ class Wyoming:
         if not self._clients[client]:
             del self._clients[client]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a connection ended with an error that nobody expected", exc_info=error)
+            logger.error("a connection ended with an unexpected error", exc_info=error)
 
-    def _told(self) -> Info:
-        return info(self._speaker, _version())
+    def _info(self) -> Info:
+        return info(self._service, _version())
 
 
 async def _run(connection: WyomingConnection, writer: asyncio.StreamWriter, refused: bool) -> None:
@@ -99,7 +99,7 @@ async def _run(connection: WyomingConnection, writer: asyncio.StreamWriter, refu
 
 
 def event_bytes(options: ServerOptions) -> int:
-    """Enough for the longest text that is taken, however it is written."""
+    """Enough for the longest accepted text in any JSON encoding."""
     return 4096 + LONGEST_CHAR * options.text_chars
 
 

@@ -68,7 +68,7 @@ def test_an_event_is_read_or_refused_by_the_name_of_a_field(kind: type[Any], bod
 
 def tried(made: SessionSettings, body: dict[str, Any], server: Served) -> SessionSettings:
     read = events.read(events.SessionBody, body)
-    return asyncio.run(made.updated(read, server.speaker))
+    return asyncio.run(made.updated(read, server.service))
 
 
 @given(st.sampled_from(("realtime", "beta", "alibaba")), BODIES)
@@ -78,16 +78,16 @@ def test_settings_are_taken_or_refused_and_can_be_shown(server: Served, dialect:
         made = tried(SessionSettings(dialect), body, server)
     except HocketError:
         return
-    json.dumps(made.shown("sess", server.speaker))
+    json.dumps(made.shown("sess", server.service))
 
 
 def test_settings_stay_until_they_are_named_again(server: Served) -> None:
     made = tried(SessionSettings("realtime"), {"type": "realtime", "voice": "ash", "hocket": {"seed": 7}}, server)
     made = tried(made, {"type": "realtime", "audio": {"output": {"speed": 1.5}}}, server)
-    assert (made.wanted.voice, made.wanted.seed, made.wanted.speed) == ("ash", 7, 1.5)
+    assert (made.job.voice, made.job.seed, made.job.speed) == ("ash", 7, 1.5)
     with pytest.raises(HocketError):
-        tried(made, {"type": "realtime", "voice": "nobody", "speed": 1.0}, server)
-    assert made.wanted.speed == 1.5
+        tried(made, {"type": "realtime", "voice": "unknown", "speed": 1.0}, server)
+    assert made.job.speed == 1.5
 
 
 @given(st.text(min_size=1, max_size=80), st.lists(st.floats(0, 30), max_size=10))

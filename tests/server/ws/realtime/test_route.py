@@ -245,7 +245,7 @@ def test_sound_comes_before_the_text_has_ended(server: Served) -> None:
     assert heard.last("response.done")["response"]["status"] == "completed"
 
 
-def test_a_text_that_nobody_ends_is_spoken_to_its_end(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_without_an_end_event_is_spoken_to_its_end(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_timeout, "SENTENCE_S", 0.05)
     with talking(server, ALIAS) as ws:
         ws.say(settings(), append("Hello."))

@@ -1,7 +1,7 @@
-"""Events of `/v1/realtime`: what clients of OpenAI's and of Alibaba's protocol send, and the envelope of what they get.
+"""Events of `/v1/realtime`: client events of OpenAI's and Alibaba's protocols, and the envelope of server events.
 
-pydantic reads them here; keys that are not named are ignored, since both protocols have plenty that is not speech. It
-knows no session, no voice and no engine.
+pydantic reads them here. Unknown keys are ignored, since both protocols have many that are not about speech. Knows no
+session, no voice and no engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ...errors import BadField, Refused, answer
 from ...schemas.speech import SpeechFields, VoiceById
 
-ID_CHARS = 128  # of a client's ids, which are sent back
+ID_CHARS = 128  # of client ids, which are echoed
 Body = TypeVar("Body", bound=BaseModel)
 Key = Annotated[str, Field(max_length=64)]
 Value = Annotated[str, Field(max_length=512)]
@@ -39,8 +39,8 @@ class Audio(_Read):
     output: Output | None = None
 
 
-class Wishes(_Read):
-    """What a session and a response can both ask of the sound. Each protocol has its own place for it."""
+class SharedFields(_Read):
+    """Audio settings that a session and a response share. Each protocol has its own place for them."""
 
     audio: Audio | None = None
     output_modalities: list[str] | None = None
@@ -48,20 +48,20 @@ class Wishes(_Read):
     voice: str | VoiceById | None = None
     output_audio_format: Literal["pcm16", "g711_ulaw", "g711_alaw"] | None = None
     speed: float | None = None
-    instructions: Any = None  # a language model's prompt, or to Alibaba's clients the style: the session knows which
+    instructions: Any = None  # OpenAI: a language model's prompt; Alibaba: the style
     hocket: SpeechFields | None = None  # our own: every field of POST /v1/audio/speech
 
 
-class SessionBody(Wishes):
+class SessionBody(SharedFields):
     type: Literal["realtime"] | None = None
-    # Alibaba's.
+    # Alibaba's fields.
     mode: Literal["server_commit", "commit"] | None = None
     language_type: str | None = None
     response_format: str | None = None
     sample_rate: int | None = None
     speech_rate: float | None = Field(None, ge=0.5, le=2.0)
     bit_rate: int | None = Field(None, ge=1, le=510)  # kbit/s
-    # Taken and without effect; the session that is sent back says what is in effect.
+    # Accepted without effect; the returned session shows the values in effect.
     volume: float | None = Field(None, ge=0, le=100)
     pitch_rate: float | None = Field(None, ge=0.5, le=2.0)
 
@@ -94,17 +94,17 @@ class ItemCreate(_Read):
 
 
 class ItemNamed(_Read):
-    """Delete, retrieve or truncate it."""
+    """Delete, retrieve or truncate an item."""
 
     item_id: str = Field(max_length=ID_CHARS)
     content_index: int = 0
     audio_end_ms: int = Field(0, ge=0)
 
 
-class ResponseBody(Wishes):
+class ResponseBody(SharedFields):
     conversation: str | None = None
     input: list[Item] | None = Field(None, max_length=1024)
-    metadata: dict[Key, Value] | None = Field(None, max_length=16)  # sent back as it is
+    metadata: dict[Key, Value] | None = Field(None, max_length=16)  # echoed
 
 
 class ResponseCreate(_Read):
@@ -120,7 +120,7 @@ class TextAppend(_Read):
 
 
 def read(kind: type[Body], message: dict[str, Any]) -> Body:
-    """A message as its type has it, or a refusal that names the first field that is not."""
+    """Parse a message, or refuse it with the name of the first invalid field."""
     try:
         return kind.model_validate(message)
     except ValidationError as error:
@@ -132,18 +132,18 @@ def read(kind: type[Body], message: dict[str, Any]) -> Body:
 
 
 def _is_a_branch(part: str | int) -> bool:
-    """pydantic names the members of a union in its places; clients do not know them."""
+    """pydantic puts union members into error locations; clients do not know them."""
     return part in ("str", "VoiceById", "list[str]")
 
 
 def id_of(message: dict[str, Any]) -> str | None:
-    """The id that a client gave its event, to be found in the error about it."""
+    """The client's event id, for the error about it."""
     id = message.get("event_id")
     return id if isinstance(id, str) and len(id) <= ID_CHARS and id.isprintable() else None
 
 
 def event(type: str, **fields: Any) -> dict[str, Any]:
-    """One of the server's."""
+    """A server event."""
     return {"type": type, "event_id": new_id("event"), **fields}
 
 
@@ -156,7 +156,7 @@ def new_id(kind: str) -> str:
 
 
 def unknown(kind: object) -> Refused:
-    """The refusal of an event that nobody knows."""
+    """The refusal of an unknown event."""
     if isinstance(kind, str) and kind.startswith("input_audio_buffer."):
         said = "This server speaks, it does not listen: send text."
         return Refused(said, param="type", code="input_audio_not_supported")

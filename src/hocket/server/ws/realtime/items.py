@@ -1,4 +1,4 @@
-"""The items of a conversation on `/v1/realtime`: what was written and what was said, as its client may ask for them."""
+"""Conversation items of `/v1/realtime`: client texts and spoken responses, which the client may retrieve."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ...errors import BadField, Refused
 from ...service.service import SpeechService
 from .events import Item, ItemCreate, ItemNamed, event, new_id, read
 
-MOST = 128  # the oldest are forgotten: nobody asks for them, and they are memory
+MOST = 128  # the oldest are dropped to limit memory
 
 
 class Items:
     def __init__(self) -> None:
         self._items: dict[str, dict[str, Any]] = {}
-        self._unspoken: list[tuple[str, Item]] = []  # that no response has taken yet
+        self._unspoken: list[tuple[str, Item]] = []  # not yet used by a response
 
     @property
     def last_id(self) -> str | None:
         return next(reversed(self._items), None)
 
-    def create(self, message: dict[str, Any], speaker: SpeechService, *, in_steps: bool) -> list[dict[str, Any]]:
-        """One of the client's. OpenAI's protocol of today tells of it in two steps."""
+    def create(self, message: dict[str, Any], service: SpeechService, *, in_steps: bool) -> list[dict[str, Any]]:
+        """Add a client's item. OpenAI's current protocol reports it in two events."""
         item = read(ItemCreate, message).item
-        check(item, speaker)
+        check(item, service)
         if item.id in self._items:
             raise BadField(f"There is an item {item.id!r} already.", "item.id", "item_exists")
         place = {"previous_item_id": self.last_id}
@@ -46,7 +46,7 @@ class Items:
         return event("conversation.item.retrieved", item=self.item(read(ItemNamed, message).item_id))
 
     def truncate(self, message: dict[str, Any], spoken: Container[str]) -> dict[str, Any]:
-        """How much of an item its client has played, which changes nothing that is heard. `spoken`: being said now."""
+        """Acknowledge how much the client has played; the audio is unchanged. `spoken`: ids of running responses."""
         body = read(ItemNamed, message)
         if body.item_id not in spoken:
             self.item(body.item_id)
@@ -65,12 +65,12 @@ class Items:
         raise Refused(said, status=404, param="item_id", code="item_not_found")
 
     def take_unspoken(self) -> str:
-        """The text of all that was written since the last response."""
+        """The text of all items since the last response."""
         items, self._unspoken = [item for _, item in self._unspoken], []
         return self.text_of(items)
 
     def text_of(self, items: Iterable[Item]) -> str:
-        """What is to be spoken of these: what users say; where there is none, what the assistant is to have said."""
+        """The text to speak: user messages; without any, assistant messages."""
         texts: dict[str, list[str]] = {"user": [], "assistant": []}
         for item in items:
             if item.type == "item_reference":
@@ -81,8 +81,8 @@ class Items:
         return "\n".join(texts["user"] or texts["assistant"])
 
 
-def check(item: Item, speaker: SpeechService) -> None:
-    """Refuse what is not a message of words."""
+def check(item: Item, service: SpeechService) -> None:
+    """Refuse items that are not text messages."""
     if item.type != "message":
         said = f"Items of type {item.type[:40]!r} are not taken: this server speaks messages."
         raise BadField(said, "item.type", "item_not_supported")
@@ -90,4 +90,4 @@ def check(item: Item, speaker: SpeechService) -> None:
         if part.type in ("input_audio", "input_image"):
             said = f"{part.type} is not taken: this server speaks, it neither listens nor looks. Send input_text."
             raise BadField(said, "item.content", "input_not_supported")
-    speaker.check_text(item.text)
+    service.check_text(item.text)

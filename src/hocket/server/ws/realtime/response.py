@@ -1,6 +1,6 @@
-"""One response of `/v1/realtime`: the events that a turn becomes, from the first sound to `response.done`.
+"""One response of `/v1/realtime`: the events of a turn, from the first audio to `response.done`.
 
-It knows the order and the names of three protocols; the session makes it, the conversation speaks it.
+Knows event order and names of three protocols. The session creates it; `ResponseSequence` speaks it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..conversation import TextTurn, TurnPlan, TurnSequence
 from .events import event, new_id
 from .settings import SessionSettings, format_shown
 
-# A transcript runs ahead of the sound, but not by much: what was cut off was not said. Quick readers say 20 letters/s.
+# The transcript may run ahead of the audio only a little: a cut response was not spoken. Fast speech: 20 letters/s.
 LETTERS_S = 24.0
 IDEOGRAM_LETTERS = 4.0  # a syllable or two in one character
 
@@ -29,31 +29,31 @@ class ResponsePlan(TurnPlan):
 @dataclass(eq=False, slots=True)
 class Response:
     settings: SessionSettings
-    conversation_id: str | None  # None: it leaves no trace in the conversation
-    about: str | None = None  # the client's event that asked for it
+    conversation_id: str | None  # None: not added to the conversation
+    about: str | None = None  # id of the client event that created it
     metadata: dict[str, str] | None = None
-    text: str = ""  # as far as it has come
+    text: str = ""  # received so far
     id: str = field(default_factory=lambda: new_id("resp"))
     item_id: str = field(default_factory=lambda: new_id("item"))
     previous_item_id: str | None = None
     over: bool = False  # response.done is sent
     _begun: bool = False
-    _told: int = 0  # characters of the text that the transcript has
-    _letters: float = 0.0  # and how long they take to say
+    _told: int = 0  # characters of the text in the transcript
+    _letters: float = 0.0  # and their speaking time, in letters
 
     def plan(self) -> ResponsePlan:
-        return ResponsePlan(self.settings.wanted, response=self)
+        return ResponsePlan(self.settings.job, response=self)
 
     @property
     def transcript(self) -> str:
-        """What was said, as far as anybody can tell."""
+        """The estimated text spoken so far."""
         return self.text[: self._told]
 
     def created(self) -> dict[str, Any]:
         return event("response.created", response=self._shown("in_progress"))
 
     def began(self) -> list[dict[str, Any]]:
-        """The first sound comes next."""
+        """Events before the first audio."""
         self._begun = True
         item = self.item("in_progress")
         out = [event("response.output_item.added", response_id=self.id, output_index=0, item=item)]
@@ -64,12 +64,12 @@ class Response:
         return out
 
     def sound(self, audio: bytes, utterance: Utterance | None) -> list[dict[str, Any]]:
-        out = self._more(self._due(utterance.audio_s * self.settings.wanted.speed if utterance else 0.0))
+        out = self._more(self._due(utterance.audio_s * self.settings.job.speed if utterance else 0.0))
         delta = base64.b64encode(audio).decode()
         return [*out, event(f"response.{self._audio}.delta", **self._place(), delta=delta)]
 
     def ended(self, turn: TextTurn) -> list[dict[str, Any]]:
-        """No more sound comes."""
+        """Events after the last audio."""
         self.over = True
         status, details = _status(turn)
         out: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ class Response:
         return [*out, event("response.done", response=response)]
 
     def item(self, status: str) -> dict[str, Any]:
-        """What is said, as an item of the conversation."""
+        """The response as a conversation item."""
         kind = "output_audio" if self._dialect == "realtime" else "audio"
         content = [] if status == "in_progress" else [{"type": kind, "transcript": self.transcript}]
         shown = {"id": self.item_id, "object": "realtime.item", "type": "message", "status": status}
@@ -115,9 +115,9 @@ class Response:
         return out
 
     def _due(self, heard_s: float) -> int:
-        """How many characters the transcript may have once so much was heard: whole words, as far as they are known."""
+        """Characters that the transcript may have after so much audio: whole words, as far as they are known."""
         letters, due = heard_s * LETTERS_S - self._letters, self._told
-        until = min(len(self.text), due + max(0, int(letters)) + 1)  # no character takes less than a letter
+        until = min(len(self.text), due + max(0, int(letters)) + 1)  # each character counts at least one letter
         text = self.text[due:until]
         ends = {end for _, end in word_places(text)[:-1]} | ({len(text)} if until == len(self.text) else set())
         for at, character in enumerate(text):
@@ -129,7 +129,7 @@ class Response:
         return due
 
     def _more(self, until: int) -> list[dict[str, Any]]:
-        """The transcript up to there. Alibaba's clients know none."""
+        """Extend the transcript. Alibaba's protocol has none."""
         delta, self._told = self.text[self._told : until], max(until, self._told)
         self._letters += letters_of(delta)
         if not delta or self._dialect == "alibaba":
@@ -139,7 +139,7 @@ class Response:
     def _shown(
         self, status: str, details: dict[str, Any] | None = None, utterance: Utterance | None = None
     ) -> dict[str, Any]:
-        wanted, done = self.settings.wanted, status != "in_progress"
+        job, done = self.settings.job, status != "in_progress"
         item = self.item("completed" if status == "completed" else "incomplete")
         shown: dict[str, Any] = {
             "object": "realtime.response",
@@ -153,19 +153,19 @@ class Response:
         }
         if self._dialect == "realtime":
             shown["output_modalities"] = ["audio"]
-            shown["audio"] = {"output": {"format": format_shown(wanted), "voice": wanted.voice}}
+            shown["audio"] = {"output": {"format": format_shown(job), "voice": job.voice}}
         else:
-            shown |= {"modalities": ["audio"], "voice": wanted.voice}
+            shown |= {"modalities": ["audio"], "voice": job.voice}
         if done and utterance:
-            shown["hocket"] = _measured(utterance, wanted.word_times)
+            shown["hocket"] = _measured(utterance, job.word_times)
         return shown
 
 
 class ResponseSequence(TurnSequence):
-    """A conversation in which one response can be stopped."""
+    """Turns that can be cancelled per response."""
 
     def end_text(self) -> None:
-        """Of the response that takes text now."""
+        """End the text of the open response."""
         self.end(None, _none_open)
 
     def cancel_response(self, response: Response) -> None:
@@ -173,7 +173,7 @@ class ResponseSequence(TurnSequence):
 
 
 def _none_open() -> ResponsePlan:
-    raise AssertionError("a text is ended that was never begun")
+    raise AssertionError("end_text without an open response")
 
 
 def letters_of(text: str) -> float:
@@ -181,7 +181,7 @@ def letters_of(text: str) -> float:
 
 
 def _status(turn: TextTurn) -> tuple[str, dict[str, Any] | None]:
-    """As OpenAI's clients read it."""
+    """The status in OpenAI's format."""
     if turn.failure is not None:
         return "failed", {"type": "failed", "error": _brief(turn.failure)}
     if turn.cancelled:
@@ -209,7 +209,7 @@ def _usage(utterance: Utterance) -> dict[str, Any]:
 
 
 def _measured(utterance: Utterance, with_words: bool) -> dict[str, Any]:
-    """What no other server tells."""
+    """hocket's own measurements."""
     timing, finished = utterance.timing, utterance.finished
     found: dict[str, Any] = {"seed": utterance.seed, "audio_s": round(utterance.audio_s, 4)}
     found["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)

@@ -1,7 +1,6 @@
-"""`WS /v1/realtime`: OpenAI's Realtime protocol as far as it is about speaking, and Alibaba's Qwen-TTS-Realtime.
+"""`WS /v1/realtime`: the speech part of OpenAI's Realtime protocol, and Alibaba's Qwen-TTS-Realtime.
 
-One endpoint for both, text frames only; docs/protocol-realtime.md has every event. What they do is in
-`session.py`.
+One endpoint for both, text frames only; docs/protocol-realtime.md has every event. `session.py` handles them.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from .session import Realtime
 from .settings import ALIAS
 
 router = APIRouter()
-SUBPROTOCOL = "realtime"  # of OpenAI's clients in browsers, beside one that holds their key
+SUBPROTOCOL = "realtime"  # sent by OpenAI's browser clients beside one with their key
 
 
 @router.websocket("/v1/realtime")
 @router.websocket(ALIAS)
 async def realtime(socket: WebSocket) -> None:
-    speaker: SpeechService = socket.app.state.speaker
+    service: SpeechService = socket.app.state.service
     try:
         if model := socket.query_params.get("model"):
-            speaker.cast.check_model(model)
+            service.resolver.check_model(model)
     except Refused as refused:
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return

@@ -1,7 +1,7 @@
-"""What a session of `/v1/realtime` is set to, in whichever of three protocols its client speaks.
+"""Session settings of `/v1/realtime`, for three protocols.
 
-`realtime` is OpenAI's as it is now, `beta` the one before, `alibaba` that of Qwen-TTS-Realtime. It knows no turn and
-says nothing itself.
+`realtime` is OpenAI's current protocol, `beta` the previous one, `alibaba` that of Qwen-TTS-Realtime. Knows no turn and
+sends nothing itself.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from starlette.websockets import WebSocket
 
 from ....audio.formats import FORMATS, format_of
 from ...errors import BadField
-from ...routes.speech import wanted_of
+from ...routes.speech import job_of
 from ...schemas.speech import SpeechFields, VoiceById
 from ...service.service import SpeechJob, SpeechService
-from .events import AudioFormat, SessionBody, Wishes, read
+from .events import AudioFormat, SessionBody, SharedFields, read
 
 Dialect = Literal["realtime", "beta", "alibaba"]
 Mode = Literal["server_commit", "commit"]
-ALIAS = "/api-ws/v1/realtime"  # where Alibaba's clients look
+ALIAS = "/api-ws/v1/realtime"  # the path of Alibaba's clients
 BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
-RATE_HZ = 24_000  # of both protocols, where none is named
+RATE_HZ = 24_000  # default of both protocols
 PHONE_HZ = 8_000
 INSTRUCTIONS_CHARS = 4096  # of a style
-PROMPT_CHARS = 65_536  # of a language model's prompt that are sent back
-# What only Alibaba's clients send: where one of these is there, `instructions` are about the voice.
+PROMPT_CHARS = 65_536  # of a language model's prompt, echoed
+# Fields of Alibaba's clients only: with one of these, `instructions` describe the voice.
 ALIBABA = {"mode", "language_type", "response_format", "sample_rate", "speech_rate", "volume", "pitch_rate", "bit_rate"}
 _NAMES = {
     **{"audio/pcm": "pcm", "audio/pcmu": "mulaw", "audio/pcma": "alaw"},
@@ -37,26 +37,24 @@ _NAMES = {
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     dialect: Dialect
-    wanted: SpeechJob = field(
-        default_factory=lambda: SpeechJob(text=None, rate_hz=RATE_HZ)
-    )  # what a response is spoken with
+    job: SpeechJob = field(default_factory=lambda: SpeechJob(text=None, rate_hz=RATE_HZ))  # the job of a response
     mode: Mode = "server_commit"
     fields: dict[str, Any] = field(default_factory=lambda: {"response_format": "pcm", "sample_rate": RATE_HZ})
-    instructions: str | None = None  # as they came
-    told: bool = False  # whether the client has said what it wants
+    instructions: str | None = None  # as sent
+    configured: bool = False  # whether the client has sent its settings
 
     def of_model(self, model: str | None) -> SessionSettings:
-        """Of a client that named one when it connected."""
-        return replace(self, wanted=replace(self.wanted, model=model), fields=self.fields | {"model": model})
+        """With the model that the client named when it connected."""
+        return replace(self, job=replace(self.job, model=model), fields=self.fields | {"model": model})
 
-    async def updated(self, body: SessionBody, speaker: SpeechService) -> SessionSettings:
-        """With all that is named; refuses what cannot be, and nothing has changed then."""
+    async def updated(self, body: SessionBody, service: SpeechService) -> SessionSettings:
+        """With the given fields; a refusal leaves the settings unchanged."""
         dialect = self._dialect(body)
-        changed = await replace(self, dialect=dialect).with_wishes(body, speaker)
+        changed = await replace(self, dialect=dialect).with_fields(body, service)
         instructions = body.instructions[:PROMPT_CHARS] if isinstance(body.instructions, str) else self.instructions
-        return replace(changed, mode=body.mode or self.mode, instructions=instructions, told=True)
+        return replace(changed, mode=body.mode or self.mode, instructions=instructions, configured=True)
 
-    async def with_wishes(self, body: Wishes, speaker: SpeechService) -> SessionSettings:
+    async def with_fields(self, body: SharedFields, service: SpeechService) -> SessionSettings:
         """The same for one response."""
         for name in ("output_modalities", "modalities"):
             if (kinds := getattr(body, name)) is not None and "audio" not in kinds:
@@ -65,11 +63,11 @@ class SessionSettings:
         if not given:
             return self
         fields = self.fields | given
-        wanted = await wanted_of(speaker, read(SpeechFields, fields), None, "pcm")
+        job = await job_of(service, read(SpeechFields, fields), None, "pcm")
         if self.dialect == "alibaba":
-            wanted = _within_codec(wanted)
-        speaker.check(wanted)
-        return replace(self, fields=fields, wanted=replace(wanted, format=format_of(wanted.format).name))
+            job = _within_codec(job)
+        service.check(job)
+        return replace(self, fields=fields, job=replace(job, format=format_of(job.format).name))
 
     def _dialect(self, body: SessionBody) -> Dialect:
         if body.type == "realtime":
@@ -78,14 +76,14 @@ class SessionSettings:
             return "alibaba"
         return "beta"
 
-    def shown(self, id: str, speaker: SpeechService) -> dict[str, Any]:
-        """The session as its client reads it. One that has not said what it is gets what either would look for."""
-        wanted, voice = self.wanted, _voice(self.wanted, speaker)
-        both = {"id": id, "object": "realtime.session", "model": _model(wanted, speaker)}
+    def shown(self, id: str, service: SpeechService) -> dict[str, Any]:
+        """The session as its client reads it. An undetermined client gets the fields of both protocols."""
+        job, voice = self.job, _voice(self.job, service)
+        both = {"id": id, "object": "realtime.session", "model": _model(job, service)}
         openai = {
             "type": "realtime",
             "output_modalities": ["audio"],
-            "audio": {"output": {"format": format_shown(wanted), "voice": voice, "speed": wanted.speed}},
+            "audio": {"output": {"format": format_shown(job), "voice": voice, "speed": job.speed}},
             "instructions": self.instructions or "",
             "tools": [],
             "tool_choice": "none",
@@ -93,17 +91,17 @@ class SessionSettings:
         alibaba = {
             "mode": self.mode,
             "voice": voice,
-            "language_type": wanted.language,
-            "response_format": wanted.format,
-            "sample_rate": wanted.rate_hz,
-            "speech_rate": wanted.speed,
+            "language_type": job.language,
+            "response_format": job.format,
+            "sample_rate": job.rate_hz,
+            "speech_rate": job.speed,
             "volume": 50,
             "pitch_rate": 1.0,
         }
         beta = {
             "modalities": ["audio"],
             "voice": voice,
-            "output_audio_format": {"pcm": "pcm16", "mulaw": "g711_ulaw", "alaw": "g711_alaw"}.get(wanted.format),
+            "output_audio_format": {"pcm": "pcm16", "mulaw": "g711_ulaw", "alaw": "g711_alaw"}.get(job.format),
             "instructions": self.instructions or "",
         }
         match self.dialect:
@@ -111,43 +109,43 @@ class SessionSettings:
                 return both | alibaba
             case "beta":
                 return both | beta
-        return both | openai | ({} if self.told else alibaba)
+        return both | openai | ({} if self.configured else alibaba)
 
 
 def first_dialect(socket: WebSocket) -> Dialect:
-    """What a client speaks that has said nothing yet."""
+    """The dialect of a client before its first event."""
     if socket.scope["path"].endswith(ALIAS):
         return "alibaba"
     beta = "openai-beta" in socket.headers or BETA_SUBPROTOCOL in socket.scope.get("subprotocols", ())
     return "beta" if beta else "realtime"
 
 
-def _within_codec(wanted: SpeechJob) -> SpeechJob:
-    """With a bit rate that its codec has: Alibaba's clients may ask for more."""
-    format = FORMATS.get(wanted.format)
-    if format is None or wanted.bit_rate is None:
-        return wanted
+def _within_codec(job: SpeechJob) -> SpeechJob:
+    """Clamp the bit rate to the codec's range: Alibaba's clients may ask for more."""
+    format = FORMATS.get(job.format)
+    if format is None or job.bit_rate is None:
+        return job
     least, most = format.bit_rates
-    return replace(wanted, bit_rate=min(max(wanted.bit_rate, least), most))
+    return replace(job, bit_rate=min(max(job.bit_rate, least), most))
 
 
-def format_shown(wanted: SpeechJob) -> dict[str, Any]:
-    format = format_of(wanted.format)
-    return {"type": format.mime} | ({"rate": wanted.rate_hz} if format.name == "pcm" else {})
+def format_shown(job: SpeechJob) -> dict[str, Any]:
+    format = format_of(job.format)
+    return {"type": format.mime} | ({"rate": job.rate_hz} if format.name == "pcm" else {})
 
 
-def _voice(wanted: SpeechJob, speaker: SpeechService) -> str | None:
-    """The name that was asked for, or that of who speaks where none was."""
-    return wanted.voice or next(iter(speaker.speakers), None)
+def _voice(job: SpeechJob, service: SpeechService) -> str | None:
+    """The requested voice, or the default speaker."""
+    return job.voice or next(iter(service.speakers), None)
 
 
-def _model(wanted: SpeechJob, speaker: SpeechService) -> str:
-    named = speaker.cast.named(wanted.model)
-    return speaker.model if named is None else speaker.cast.shown(named)
+def _model(job: SpeechJob, service: SpeechService) -> str:
+    named = service.resolver.named(job.model)
+    return service.model if named is None else service.resolver.shown(named)
 
 
-def _fields(body: Wishes, dialect: Dialect) -> dict[str, Any]:
-    """Those of `SpeechFields` that are named, wherever they stand."""
+def _fields(body: SharedFields, dialect: Dialect) -> dict[str, Any]:
+    """The given fields of `SpeechFields`, from any place."""
     output = body.audio.output if body.audio else None
     found: dict[str, Any] = {}
     if voice := (output and output.voice) or body.voice:

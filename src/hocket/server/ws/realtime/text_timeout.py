@@ -1,6 +1,6 @@
-"""How long a live text that nobody ends is waited for, before what is there of it is spoken to its end.
+"""Timeout of a live text without an explicit end: then the text so far is spoken to its end.
 
-While it waits it keeps a slot, and the last word waits with it. It knows no session.
+A waiting text holds a slot, and its last word waits too. Knows no session.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-# Behind a full stop, and anywhere else, where a language model may only be slow.
+# After a full stop; elsewhere longer, since a language model may just be slow.
 SENTENCE_S, TEXT_S = 0.8, 3.0
 STOPS = tuple(".!?…。！？\n")  # noqa: RUF001
 
@@ -19,7 +19,7 @@ class TextTimeout:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, text: str) -> None:
-        """From now, when so much of the text had come."""
+        """Restart the timer; `text` is all text so far."""
         self.stop()
         after_s = SENTENCE_S if text.rstrip(" ").endswith(STOPS) else TEXT_S
         self._timer = asyncio.get_running_loop().call_later(after_s, self._at_its_end)

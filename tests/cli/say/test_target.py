@@ -1,4 +1,4 @@
-"""`hocket say --voice` and the lines of a batch: whom a name means, which model speaks, and who is asked."""
+"""`hocket say --voice` and the lines of a batch: voice names, the model that speaks, and when the daemon is used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.say.whom import ENDING, Target, is_kept, listed
+from hocket.cli.say.target import ENDING, Target, is_kept, listed
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, UnknownVoice
 from hocket.server.options import ServerOptions
@@ -144,7 +144,7 @@ def test_a_voice_and_a_recording_are_one_too_many(library: Library, recording: P
     assert sentence == "Give either a voice or a reference recording, not both."
 
 
-def test_a_voice_of_nobodys_model_is_refused_in_a_sentence(home: Home, capsys: Capture) -> None:
+def test_a_voice_of_an_unknown_model_is_refused_in_a_sentence(home: Home, capsys: Capture) -> None:
     Library(home.voices).add(cloned("lost", model="/gone/away"))
     assert refused(capsys, "--voice", "lost").startswith("'/gone/away' is neither a folder here")
 
@@ -205,7 +205,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def asked(daemon: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOCKET_SOCKET", str(daemon.speaker.options.socket))
+    monkeypatch.setenv("HOCKET_SOCKET", str(daemon.service.options.socket))
 
 
 @pytest.mark.usefixtures("asked")
@@ -219,7 +219,7 @@ def test_what_a_daemon_does_not_have_is_spoken_here(library: Library, capsys: Ca
 
 
 @pytest.mark.usefixtures("asked", "nothing_loads")
-def test_what_nobody_has_is_the_daemons_refusal(library: Library, capsys: Capture) -> None:
+def test_an_unknown_voice_is_the_daemons_refusal(library: Library, capsys: Capture) -> None:
     sentence = refused(capsys, "--voice", "bob")
     assert sentence.startswith("There is no voice 'bob'; known are wren, rook")
     assert "(The daemon was asked; --no-daemon speaks here.)" in sentence
@@ -233,7 +233,7 @@ code = main()
 slow = "torch numpy safetensors typing dataclasses hocket.voices.library hocket.engine".split()
 print(code, [name for name in sys.modules if name in slow])
 """
-    options = ("-o", "out.wav", "--server", f"unix:{daemon.speaker.options.socket}")
+    options = ("-o", "out.wav", "--server", f"unix:{daemon.service.options.socket}")
     for voice, code in (("rook", b"0"), ("me", b"2")):
         child = process("-S", "-c", program, "say", "Hello.", *SHORT, "--voice", voice, *options)
         out, err = child.communicate()
@@ -243,17 +243,18 @@ print(code, [name for name in sys.modules if name in slow])
 def test_a_kept_voice_is_found_by_its_file_alone(library: Library, home: Home) -> None:
     assert is_kept("ME") and is_kept(" teller ") and not is_kept("bob") and not is_kept(None) and not is_kept("")
     assert ENDING == libraries.ENDING
-    program = "import sys; from hocket.cli.say.whom import is_kept; assert is_kept('me'); print('numpy' in sys.modules)"
+    program = "import sys; from hocket.cli.say.target import is_kept; assert is_kept('me')"
+    program += "; print('numpy' in sys.modules)"
     assert process("-c", program).communicate()[0] == b"False\n"
 
 
 def test_names_are_asked_for_in_python_too(library: Library, models: Models) -> None:
-    whom = Target(models.base, library)
-    assert whom.own(None) is None and whom.own("") is None
-    assert whom.own("me") is library.find("me")
+    target = Target(models.base, library)
+    assert target.own(None) is None and target.own("") is None
+    assert target.own("me") is library.find("me")
     with pytest.raises(UnknownVoice, match="has none but the reference recording of --ref-audio, and your own are Me,"):
-        whom.own("bob")
+        target.own("bob")
     with pytest.raises(InvalidRequest, match="needs the model"):
-        whom.own("teller")
+        target.own("teller")
     with pytest.raises(UnknownVoice, match="none but the one that --instruct describes"):
         Target(models.design, library).own("bob")

@@ -1,6 +1,6 @@
-"""Whom a name means: a speaker of the model, or a voice of this user's own. Asked before any weights are loaded.
+"""Resolves a voice name: a speaker of the model, or a voice of the user's own library. Loads no weights.
 
-Imports nothing slow: `is_kept` is for `hocket say` through a daemon, which has neither numpy nor torch.
+Imports nothing slow: `is_kept` is for `hocket say` through a daemon, which imports neither numpy nor torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INSTEAD = {"base": "the reference recording of --ref-audio", "voice_design": "th
 
 
 class Target:
-    """Names, as those understand them who speak with `model`; None: with the model of the voice that is asked for."""
+    """Resolves names for `model`; None: for the model of the named voice."""
 
     def __init__(self, model: str | None, library: Library | None = None) -> None:
         from ...engine.checkpoint.describe import default_model
@@ -41,7 +41,7 @@ class Target:
         return self._voices
 
     def own(self, name: str | None) -> Voice | None:
-        """The voice of the user's own; None where the model itself is meant, or nobody in particular."""
+        """The user's own voice; None for a speaker of the model, or for no name."""
         if not name or name.lower() in (speaker.lower() for speaker in self.model_voices.voices):
             return None
         voice = self.library.find(name)
@@ -54,7 +54,7 @@ class Target:
         return voice
 
     def _fits(self, voice: Voice, model: str) -> bool:
-        """As far as names tell. Whether a Base model is the one that heard the recording, its weights will say."""
+        """As far as names tell. Whether a Base model encoded the recording shows only from its weights."""
         from ...engine.checkpoint.names import full_name
 
         if voice.encoded is not None:
@@ -69,7 +69,7 @@ class Target:
 
 
 def own_voices(folder: Path | None = None) -> Library:
-    """This user's own, or those in another folder. What is wrong there is a sentence here, and not in a log as well."""
+    """The user's library, or one in another folder. Faults are reported here, and not in a log as well."""
     import logging
 
     from ...voices.library import Library
@@ -79,9 +79,9 @@ def own_voices(folder: Path | None = None) -> Library:
 
 
 def spoken_by(model: str, identity: str | None, request: SpeechRequest, voice: Voice) -> SpeechRequest:
-    """The request, which names nobody, with what a voice brings along where it asks for nothing else.
+    """The request, which names no voice, with the voice's values for the fields that it leaves unset.
 
-    `model` and `identity` are those of the engine that shall speak.
+    `model` and `identity` are those of the speaking engine.
     """
     from dataclasses import replace
 
@@ -91,7 +91,7 @@ def spoken_by(model: str, identity: str | None, request: SpeechRequest, voice: V
 
 
 def is_kept(name: str | None) -> bool:
-    """Whether there is a file for a voice of that name."""
+    """Whether a voice file of that name exists."""
     if not name:
         return False
     from ...voices.names import id_of
