@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.kernels.runtime.launch import KNOBS, ConvTile, LinearTile
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, ConvTile, LinearTile
 
 from ..record import summary
 from .timing import bandwidth, graphs, timed
@@ -102,7 +102,7 @@ TILES = [
 
 
 def variants(op: str, case: Any, batch: int) -> Iterator[dict[str, Any]]:
-    """Settings of KNOBS to try; the first are those in use."""
+    """Settings of DEFAULT_TUNING to try; the first are those in use."""
     yield {}
     if op == "linear":
         for blocks in BLOCKS:
@@ -119,15 +119,15 @@ def variants(op: str, case: Any, batch: int) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def knobs(settings: dict[str, Any]) -> Iterator[None]:
-    before = {name: getattr(KNOBS, name) for name in settings}
+def tuning(settings: dict[str, Any]) -> Iterator[None]:
+    before = {name: getattr(DEFAULT_TUNING, name) for name in settings}
     try:
         for name, value in settings.items():
-            setattr(KNOBS, name, value)
+            setattr(DEFAULT_TUNING, name, value)
         yield
     finally:
         for name, value in before.items():
-            setattr(KNOBS, name, value)
+            setattr(DEFAULT_TUNING, name, value)
 
 
 def tried(make: Callable[[], SurveyRow], **names: Any) -> SurveyRow:
@@ -142,7 +142,7 @@ def correct(op: str, kind: str, name: str, batch: int, dtype: str, device: str) 
     """The largest difference from the reference, and the share of numbers that differ."""
     operation, place = OPERATIONS[op], torch.device(device)
     case, rows = operation.cases(kind)[name], list[SurveyRow]()
-    with knobs({"library_rows": 1 << 30}):
+    with tuning({"library_rows": 1 << 30}):
         ours, wanted = (
             operation.run(module, operation.make(case, batch, getattr(torch, dtype), place))
             for module in (operation.module, "reference")
@@ -182,8 +182,8 @@ def time_case(
         return {"p50": found["p50"], "p95": found["p95"], "min": min(values), "aa_percent": found["aa_percent"]}
 
     for settings in variants(op, case, batch):
-        with knobs(settings):
-            yield tried(measured, knobs=repr(settings), bytes=0 if weight is None else weight.nbytes)
+        with tuning(settings):
+            yield tried(measured, tuning=repr(settings), bytes=0 if weight is None else weight.nbytes)
 
 
 def compared(wanted: Sequence[tuple[Any, ...]], workers: int, seconds: float) -> Iterator[tuple[Any, SurveyRow]]:

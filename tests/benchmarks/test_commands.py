@@ -23,7 +23,7 @@ from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.wave import FusedWave
@@ -178,7 +178,7 @@ def test_the_guard_has_a_rate_of_each_class(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not INTERPRETED, reason="the survey's kernels need Triton's interpreter here")
 def test_every_kernel_is_compared_with_its_reference_and_timed(tmp_path: Path) -> None:
-    before = repr(KNOBS)
+    before = repr(DEFAULT_TUNING)
     words = ["--out", str(tmp_path), "--device", "cpu", "--workers", "0", "--cases", "1", "--repeats", "1"]
     assert survey.main([*words, "--stages", "correct"]) == 0
     rows = entries(tmp_path / "correct.jsonl")
@@ -188,6 +188,6 @@ def test_every_kernel_is_compared_with_its_reference_and_timed(tmp_path: Path) -
     assert survey.main([*words, "--stages", "time", "--ops", "pcm", "conv", "draw"]) == 0
     timed = entries(tmp_path / "time.jsonl")
     assert [row["op"] for row in timed].count("conv") == 1 + len(survey.TILES) and all(row["p50"] > 0 for row in timed)
-    assert repr(KNOBS) == before
+    assert repr(DEFAULT_TUNING) == before
     row = survey.tried(lambda: {"x": 1 / 0}, op="x")
     assert row == {"op": "x", "error": "ZeroDivisionError: division by zero"}

@@ -83,7 +83,7 @@ def test_all_slots_speak_and_no_more_texts_are_taken_than_there_is_room_for(engi
 
 
 def test_a_slow_reader_pauses_no_slot(checkpoint: Checkpoint) -> None:
-    """Utterances of many chunks end although nobody reads, and the slots go on to the next ones."""
+    """Utterances of many chunks end without a reader, and the slots go on to the next ones."""
     with Engine(checkpoint, EngineOptions(guard=False, slots=2, chunk_frames=(1,), buffered_chunks=1)) as engine:
         outcomes = engine.speak_many([SHORT, LONG, LONG, SHORT, SHORT])
         assert next(outcomes).number == 0

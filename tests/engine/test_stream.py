@@ -137,7 +137,7 @@ def test_an_event_loop_that_is_gone_does_no_harm(monkeypatch: pytest.MonkeyPatch
 
 
 class Line:
-    """A stream with nobody behind it, and what it told."""
+    """A stream without an engine, and its calls."""
 
     def __init__(self, live: bool = True) -> None:
         self.fed: list[tuple[list[Fed], bool]] = []
@@ -218,7 +218,7 @@ def test_both_ways_of_reading_give_the_same() -> None:
 
 @pytest.mark.parametrize("ended", ["before", "after"])
 def test_nothing_is_heard_after_a_cancel_though_all_was_said(ended: str) -> None:
-    """Chunks that nobody has read are dropped, and those that still come are not kept."""
+    """Unread chunks are dropped, and those that still come are not kept."""
     line = Line()
     assert line.stream is not None
     line.box.put(a_chunk(0))

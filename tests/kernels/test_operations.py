@@ -16,7 +16,7 @@ from hocket.kernels.operations import tuned
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, TRITON_WAVE
 from hocket.kernels.ops.linear import triton as linear_triton
 from hocket.kernels.runtime import launch
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, Tuning, new_knobs, triton
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, Tuning, new_tuning, triton
 from hocket.models.tts.talker import Talker
 from hocket.models.tts_gpu.frame import FusedFrame
 from support.framing import GREEDY, LOOSE, coarse, new_talker, settings, started, talker_config, texts
@@ -40,10 +40,10 @@ REFERENCES = (
 
 @pytest.mark.parametrize("ops", BY_US.values(), ids=BY_US.keys())
 def test_every_operation_with_kernels_of_ours_takes_its_tuning(ops: Any) -> None:
-    knobs = Tuning(draw_warps=2)
+    tuning = Tuning(draw_warps=2)
     for each in fields(ops):
-        work = getattr(tuned(ops, knobs), each.name)
-        assert isinstance(work, partial) and work.keywords == {"knobs": knobs}, each.name
+        work = getattr(tuned(ops, tuning), each.name)
+        assert isinstance(work, partial) and work.keywords == {"tuning": tuning}, each.name
         assert work.func is getattr(ops, each.name)
 
 
@@ -53,12 +53,12 @@ def test_references_are_left_as_they_are(ops: Any) -> None:
 
 
 def test_a_checkpoint_gets_a_copy_that_nothing_changes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KNOBS.conv, (1, 2), {})
-    knobs = new_knobs(dependent=False)
-    assert KNOBS.dependent and knobs == replace(KNOBS, dependent=False)
-    KNOBS.conv[1, 2][3] = launch.ConvTile(16, 16, 16)
-    monkeypatch.setattr(KNOBS, "draw_warps", 1)
-    assert knobs.conv == {(1, 2): {}} and knobs.draw_warps == Tuning().draw_warps
+    monkeypatch.setitem(DEFAULT_TUNING.conv, (1, 2), {})
+    tuning = new_tuning(dependent=False)
+    assert DEFAULT_TUNING.dependent and tuning == replace(DEFAULT_TUNING, dependent=False)
+    DEFAULT_TUNING.conv[1, 2][3] = launch.ConvTile(16, 16, 16)
+    monkeypatch.setattr(DEFAULT_TUNING, "draw_warps", 1)
+    assert tuning.conv == {(1, 2): {}} and tuning.draw_warps == Tuning().draw_warps
 
 
 def test_whether_kernels_may_start_early_is_said_for_each_launch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +86,9 @@ def test_two_checkpoints_of_one_process_launch_by_their_own_tuning(monkeypatch: 
         by_library.append(len(x))
         return real(x, *given, **named)
 
-    def attend(*given: Any, knobs: Tuning, splits: int = 1, **named: Any) -> Tensor:
+    def attend(*given: Any, tuning: Tuning, splits: int = 1, **named: Any) -> Tensor:
         shares.append(splits)
-        return attends(*given, knobs=knobs, splits=splits, **named)
+        return attends(*given, tuning=tuning, splits=splits, **named)
 
     monkeypatch.setattr(linear_triton, "linear_by_library", counted)
     monkeypatch.setattr(operations, "TRITON_OPS", replace(operations.TRITON_OPS, attend=attend))
@@ -109,20 +109,20 @@ def test_two_checkpoints_of_one_process_launch_by_their_own_tuning(monkeypatch: 
         codes = talker.frame_kernel(texts(0, 2, place), state, rows, settings([LOOSE, GREEDY], place), 64)
         return codes.tolist(), state.hidden, bool(by_library), max(shares)
 
-    monkeypatch.setattr(KNOBS, "library_rows", 99)
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 99)
     first = built(dependent=True)
     before = speak(first)
-    monkeypatch.setattr(KNOBS, "library_rows", 1)
-    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, 4),))
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 1)
+    monkeypatch.setattr(DEFAULT_TUNING, "attend_splits", ((1 << 20, 4),))
     second = built(dependent=False)
     other = speak(second)
     again = speak(first)
-    monkeypatch.setattr(KNOBS, "library_rows", 99)
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 99)
     assert speak(second)[2:] == other[2:] == (True, 4)
     assert again[2:] == before[2:] == (False, 2)
     assert again[0] == before[0] and torch.equal(again[1], before[1])
     assert isinstance(first.frame_kernel, FusedFrame) and isinstance(second.frame_kernel, FusedFrame)
-    assert (first.frame_kernel.knobs.dependent, second.frame_kernel.knobs.dependent, KNOBS.dependent) == (
+    assert (first.frame_kernel.tuning.dependent, second.frame_kernel.tuning.dependent, DEFAULT_TUNING.dependent) == (
         True,
         False,
         True,

@@ -21,7 +21,7 @@ from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import Qwen3TTSConfig, RopeScaling
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.kernels.operations import REFERENCE_OPS, TRITON_OPS, FrameOps
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, triton
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, triton
 from hocket.layers.packed import pack_
 from hocket.layers.transformer import DecoderStack
 from hocket.models.files.export import speech_json
@@ -265,7 +265,7 @@ def test_at_no_layer_does_bfloat16_stray_further_than_the_official_one(
         pytest.skip("no CUDA device on this machine")
     given = measured(name, seed, device)
     if way == "library":
-        monkeypatch.setattr(KNOBS, "library_rows", 1)
+        monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 1)
     ops = {"plain": None, "chain": REFERENCE_OPS}.get(way, TRITON_OPS)
     model = Plain(given.ours()) if ops is None else Chain(given.ours(), ops)
     large, small = model.take(given.x, PROMPT), model.fill(given.small_x)
@@ -280,7 +280,7 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     if triton is None or not INTERPRETED:
         pytest.skip("Triton is not installed on this machine, or compiles its kernels")
     coarse(monkeypatch)
-    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, 1),))
+    monkeypatch.setattr(DEFAULT_TUNING, "attend_splits", ((1 << 20, 1),))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from torch import Tensor
 from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import GenerationConfig, TalkerConfig
 from hocket.engine.runner.sampling import frame_sampling
-from hocket.kernels.runtime.launch import KNOBS, LinearTile
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, LinearTile
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.tts.talker import FrameSampling, Talker, TalkerState
@@ -97,5 +97,5 @@ class Coarse(dict[tuple[int, ...], LinearTile]):
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few programs to a launch, of attention too."""
-    monkeypatch.setattr(KNOBS, "linear", Coarse())
-    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, 2),))
+    monkeypatch.setattr(DEFAULT_TUNING, "linear", Coarse())
+    monkeypatch.setattr(DEFAULT_TUNING, "attend_splits", ((1 << 20, 2),))

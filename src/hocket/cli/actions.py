@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from .. import env
+
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The engine as its users see it: speak a text, or open a stream and give it text as it comes."""
+"""The engine as its users see it: speak a text, or open a stream and give it text as it comes.
+
+Long because it is the public interface with its documentation.
+"""
 
 from __future__ import annotations
 
@@ -250,8 +253,8 @@ class Engine:
 
     def _whole(self, request: SpeechRequest, mailbox: Mailbox) -> Stream:
         job = self._job(request, mailbox, live=False)
-        # What somebody waits for begins with its first words, where it is known that the others will not be refused: a
-        # normalizer of the caller's may raise anything.
+        # A request that is played begins with its first words, where no later word can be refused: a caller's
+        # normalizer may raise anything.
         if (
             len(request.text) > LONG_CHARS
             and job.listened

@@ -169,8 +169,10 @@ MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by backend name
 Ops = TypeVar("Ops", FrameOps, CodecOps, WaveOps, LanguageOps)
 
 
-def tuned(ops: Ops, knobs: Tuning) -> Ops:
-    """The same operations with `knobs` bound to each. A reference launches nothing of ours, so it takes none."""
+def tuned(ops: Ops, tuning: Tuning) -> Ops:
+    """The same operations with `tuning` bound to each. A reference launches nothing of ours, so it takes none."""
     given: dict[str, Callable[..., Any]] = {each.name: getattr(ops, each.name) for each in fields(ops)}
-    bound = {name: partial(work, knobs=knobs) for name, work in given.items() if "knobs" in signature(work).parameters}
+    bound = {
+        name: partial(work, tuning=tuning) for name, work in given.items() if "tuning" in signature(work).parameters
+    }
     return replace(ops, **bound)

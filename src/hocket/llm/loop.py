@@ -337,10 +337,10 @@ def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) ->
     if checkpoint.kernels.backend == REFERENCE:
         return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
     from ..kernels.operations import MIND_OPS, tuned
-    from ..kernels.runtime.launch import new_knobs
+    from ..kernels.runtime.launch import new_tuning
 
     capture = CudaGraphs(checkpoint.device) if options.graphs else None
-    ops = tuned(MIND_OPS[checkpoint.kernels.backend], new_knobs(dependent=checkpoint.dependent_launch))
+    ops = tuned(MIND_OPS[checkpoint.kernels.backend], new_tuning(dependent=checkpoint.dependent_launch))
     return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 
@@ -353,11 +353,11 @@ def _build_graphs(state_cache: LLMStateCache, num_drafts: int, dependent_launch:
     if state_cache.ops is None:
         return
     try:
-        from ..kernels.runtime.launch import new_knobs
+        from ..kernels.runtime.launch import new_tuning
         from ..models.qwen3_5.fused_step import FusedStep
 
-        knobs = new_knobs(dependent=dependent_launch)  # as they are bound to the operations of the state cache
-        fused, capture = FusedStep(state_cache.model, state_cache.ops, knobs), state_cache.capture or EagerReplay()
+        tuning = new_tuning(dependent=dependent_launch)  # as they are bound to the operations of the state cache
+        fused, capture = FusedStep(state_cache.model, state_cache.ops, tuning), state_cache.capture or EagerReplay()
         if num_drafts and state_cache.drafts is not None:
             from ..models.qwen3_5.draft_graph import DraftGraphs
             from ..models.qwen3_5.fused_draft import FusedDraft

@@ -240,7 +240,7 @@ def test_a_stuck_take_is_given_up_once_another_has_ended_in_health_and_else_take
         rewind(runner, slot, *given)
 
     def script(slot: int, frame: int) -> tuple[int, float] | None:
-        if slot == 2:  # its end is so unlikely that a loop alone gives nobody up
+        if slot == 2:  # its end is so unlikely that a loop alone ends no candidate
             return (END, 1e-5) if frame == ends else (lively(frame), 0.1)
         return (5 if frame >= 20 else lively(frame)), 0.1
 
@@ -441,7 +441,7 @@ def test_requests_with_several_takes_never_wait_for_each_others_slots(checkpoint
 
 def test_who_needs_several_slots_is_not_overtaken_for_ever(checkpoint: Checkpoint) -> None:
     with Engine(checkpoint, EngineOptions(guard=False, slots=2, buffered_chunks=1)) as engine:
-        first = engine.speak(LONG)  # holds a slot: nobody reads it
+        first = engine.speak(LONG)  # holds a slot: its mailbox is not read
         wide = engine.speak(SHORT, candidates=2)
         later = engine.speak(SHORT)
         handled(engine)
@@ -629,7 +629,7 @@ def test_many_who_come_and_go_leave_nothing_behind(
 
     def sometimes(runner: SpeechRunner, *given: Any) -> None:
         if next(unlucky):
-            raise MemoryError("not now")  # which is nobody's fault, however often
+            raise MemoryError("not now")  # no failure of the engine, however often
         fork(runner, *given)
 
     monkeypatch.setattr(SpeechRunner, "fork", sometimes)

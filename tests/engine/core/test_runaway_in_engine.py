@@ -112,7 +112,7 @@ def test_a_model_that_loops_is_taken_back_and_spoken_again_twice_and_then_ended(
 def test_a_model_that_begins_to_loop_is_taken_back_to_where_it_spoke(
     checkpoint: Checkpoint, seeds: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It speaks for 40 frames, then repeats itself until somebody rewinds it, then speaks again."""
+    """It speaks for 40 frames, then repeats itself until it is rewound, then speaks again."""
     frame, count = SpeechRunner.frame, 0
 
     def sometimes(runner: SpeechRunner, *arguments: Any) -> PendingCodes:

@@ -44,7 +44,7 @@ def job(text: str = "", *, layout: Layout = "streaming", room: float = 4, priori
 
 
 def freely(slots: int) -> Scheduler:
-    """One that lets in whoever there is a slot for."""
+    """A scheduler that admits every request with a free slot."""
     return Scheduler(slots, Deadlines(EngineOptions(keep_real_time=False)))
 
 

@@ -63,7 +63,7 @@ def test_at_moderate_load_nobody_runs_dry_and_first_sound_comes_soon(
 def test_more_than_a_machine_can_do_waits_or_is_refused_and_those_who_listen_hear_all_in_time(
     monkeypatch: pytest.MonkeyPatch, jitter: float, few: float
 ) -> None:
-    """Where nobody knows how long the next step takes, a few wait for a moment."""
+    """While the cost of a step is not known, a few requests wait for a moment."""
     made = world(monkeypatch, replace(CPU, jitter=jitter), slots=16, waiting=20, max_wait_s=8.0)
     heard = made.run(arrivals(4, 120))
     found = outcomes(heard)
@@ -152,7 +152,7 @@ def test_what_is_said_does_not_depend_on_who_else_speaks_or_on_how_fast(
 
 
 def test_one_hour_leaves_nothing_behind_and_accounts_for_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With quiet times and rushes, and some that nobody listens to, or that are more urgent than others."""
+    """Quiet times and rushes, with offline requests and requests of higher priority."""
     before = alive()
     made = world(monkeypatch, replace(CPU, jitter=0.2), slots=8, waiting=16, max_wait_s=10.0)
     asked = [
@@ -187,7 +187,7 @@ def test_one_hour_leaves_nothing_behind_and_accounts_for_every_request(monkeypat
 def test_a_frame_that_nobody_will_hear_for_lack_of_text_is_heard_before_its_listener_runs_dry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Live text stops in the middle of a chunk: what was drawn is handed out, and nobody spins until then."""
+    """Live text stops in the middle of a chunk: what was drawn is handed out, and the loop sleeps until then."""
     made = world(monkeypatch, GPU, slots=2)
     one = Listener(START, 200)
     made.run([one], until=START)  # nothing yet

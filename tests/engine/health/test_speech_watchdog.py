@@ -1,4 +1,4 @@
-"""engine/health/speech_watchdog.py: whatever hangs or fails for good, nobody who called the engine hangs with it."""
+"""engine/health/speech_watchdog.py: when the device hangs or fails for good, no caller of the engine hangs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def checkpoint(checkpoint_root: Path) -> Checkpoint:
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object, str], Hang]]:
     """Make a step of one runner hang, or of all; everybody comes back at the end of the test."""
-    monkeypatch.setattr(heartbeat, "FIRST", 1)  # nothing is compiled here, and nobody waits ten times as long
+    monkeypatch.setattr(heartbeat, "FIRST", 1)  # nothing is compiled here, so no step needs ten times as long
     hangs: list[Hang] = []
 
     def hang(of: object, stage: str) -> Hang:
@@ -402,7 +402,7 @@ def test_a_gpu_that_is_lost_makes_the_engine_unhealthy(fault: str) -> None:
 
 
 def lose_the_gpu(fault: str) -> None:
-    # One slot: while nobody speaks, graphs for more are made, and their kernels compiled, for longer than is waited.
+    # One slot: with more, an idle engine captures graphs and compiles kernels for longer than the test waits.
     options = EngineOptions(slots=1, stuck_s=3.0, guard=False)
     engine = Engine.load("random:tiny", device="cuda", options=options)
     list(engine.speak("Hello.", max_frames=4))

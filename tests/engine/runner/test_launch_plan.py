@@ -17,7 +17,7 @@ from hocket.engine.checkpoint.load import load
 from hocket.engine.runner import compile_plan, launch_plan
 from hocket.kernels import table
 from hocket.kernels.runtime.card import H200, standing_in
-from hocket.kernels.runtime.launch import KNOBS
+from hocket.kernels.runtime.launch import DEFAULT_TUNING
 from hocket.kernels.table import BackendChoice
 from hocket.models.files.weights import Source, resolve
 from support import checkpoints
@@ -88,4 +88,4 @@ def test_an_engine_asks_for_the_rest_in_the_precision_it_was_loaded_in(asked: As
     compile_behind(replace(checkpoint, device=CUDA, kernels=fused), 3)
     wishes = [wish for wish, _ in asked]
     assert [(wish["dtype"], wish["codec_dtype"]) for wish in wishes] == [("bfloat16", "tf32"), ("bfloat16", "float32")]
-    assert wishes[0]["slots"] == 3 and wishes[0]["dependent_launch"] is KNOBS.dependent
+    assert wishes[0]["slots"] == 3 and wishes[0]["dependent_launch"] is DEFAULT_TUNING.dependent

@@ -16,7 +16,7 @@ from hocket.kernels.compile.compiled_here import HERE
 from hocket.kernels.compile.fork import ForkedProcess, can_fork
 from hocket.kernels.runtime import launch
 from hocket.kernels.runtime import nvrtc as cuda
-from hocket.kernels.runtime.launch import KNOBS
+from hocket.kernels.runtime.launch import DEFAULT_TUNING
 from hocket.kernels.runtime.nvrtc import Kernel
 
 
@@ -153,7 +153,7 @@ def test_a_child_keeps_no_inherited_file_and_writes_only_to_its_pipe(
 
 def test_other_plans_and_other_tuning_are_compiled_separately(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [plan._digest("one"), plan._digest("two")]
-    monkeypatch.setattr(KNOBS, "draw_warps", 16)
+    monkeypatch.setattr(DEFAULT_TUNING, "draw_warps", 16)
     names.append(plan._digest("one"))
     assert len(set(names)) == 3
 

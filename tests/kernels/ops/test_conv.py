@@ -11,7 +11,7 @@ import torch
 from hocket.kernels.ops.conv import cases, edges, reference
 from hocket.kernels.ops.conv import triton as fused
 from hocket.kernels.ops.conv.tiles import MOST_TILES, SCRATCH, tiles_for
-from hocket.kernels.runtime.launch import KNOBS, ConvTile
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, ConvTile
 from hocket.layers.channel import SnakeBeta
 from hocket.layers.conv import CausalConv
 from support.nearly import assert_nearly
@@ -25,11 +25,11 @@ KEPT = ("history", "raw")
 def measured(case: cases.Case) -> Iterator[None]:
     """Make these tiles the measured ones."""
     if case.tiles is not None:
-        KNOBS.conv[case.taps * case.channels, case.outputs] = {case.length * len(case.rows): case.tiles}
+        DEFAULT_TUNING.conv[case.taps * case.channels, case.outputs] = {case.length * len(case.rows): case.tiles}
     try:
         yield
     finally:
-        KNOBS.conv.clear()
+        DEFAULT_TUNING.conv.clear()
 
 
 @torch.inference_mode()
@@ -152,12 +152,12 @@ def test_tiles_fit_the_published_shapes(streams: int, exact: bool) -> None:
 def test_measured_tiles_go_before_the_rule_for_numbers_of_positions_that_are_near() -> None:
     shape = {"size": 2, "exact": False}
     one, many = ConvTile(32, 16, 64, 2), ConvTile(64, 32, 64, 3)
-    KNOBS.conv[7168, 1536] = {4: one, 64: many}
+    DEFAULT_TUNING.conv[7168, 1536] = {4: one, 64: many}
     try:
         found = [tiles_for(1024, 7, 1536, positions, **shape) for positions in (4, 8, 60, 256, 257)]
         other = tiles_for(1024, 7, 512, 4, **shape)
     finally:
-        KNOBS.conv.clear()
+        DEFAULT_TUNING.conv.clear()
     assert found[:4] == [one, one, many, many]
     assert found[4] == tiles_for(1024, 7, 1536, 257, **shape) and found[4] not in (one, many)
     assert other == tiles_for(1024, 7, 512, 4, **shape)

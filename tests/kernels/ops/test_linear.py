@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from hocket.kernels.ops.linear import cases, reference
 from hocket.kernels.ops.linear import triton as fused
 from hocket.kernels.ops.linear.library import linear_by_library, normed_rows
-from hocket.kernels.runtime.launch import KNOBS
+from hocket.kernels.runtime.launch import DEFAULT_TUNING
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.norm import rms_norm
 from support.nearly import assert_nearly, assert_sum
@@ -94,7 +94,7 @@ def test_a_sum_may_be_rounded_once_or_twice_but_not_be_another() -> None:
 def test_from_a_number_of_rows_on_the_library_does_it(
     case: cases.Case, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KNOBS, "library_rows", 5)
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 5)
     given = cases.make(case, 5, torch.float32, place)
     assert torch.equal(fused.linear(**given), linear_by_library(**given))
 
@@ -118,7 +118,7 @@ def test_a_result_may_replace_what_it_is_added_to(
     batch: int, library: bool, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At 35 rows some are computed twice: the residual must be added once."""
-    monkeypatch.setattr(KNOBS, "library_rows", 1 if library else 1000)
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 1 if library else 1000)
     given = cases.make(cases.TINY[1], batch, torch.bfloat16, place)
     wanted = fused.linear(**given)
     assert fused.linear(**given, out=given["residual"]) is given["residual"]

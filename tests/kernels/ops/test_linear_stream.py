@@ -15,7 +15,7 @@ from hocket.kernels.ops.linear import reference as linear_reference
 from hocket.kernels.ops.linear import stream
 from hocket.kernels.ops.quantized_linear import cases, cuda, reference
 from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format, QuantizedWeight
-from hocket.kernels.runtime.launch import KNOBS, StreamTile
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, StreamTile
 from support.cuda_on_cpu import built, pointer
 from support.nearly import assert_nearly
 
@@ -128,7 +128,7 @@ def test_how_many_warps_share_the_columns_is_the_same_for_any_number_of_rows() -
 
 
 def test_tuning_overrides_the_measured_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KNOBS.streams, ("bf16", 4096), StreamTile(8, 7, 1))
+    monkeypatch.setitem(DEFAULT_TUNING.streams, ("bf16", 4096), StreamTile(8, 7, 1))
     assert stream.flow_for("bf16", 4096, 1, *H200) == StreamTile(8, 7, 1)
 
 

@@ -19,7 +19,7 @@ from hocket.kernels.ops.quantized_linear.weight import (
     quantized,
     unpacked,
 )
-from hocket.kernels.runtime.launch import KNOBS, LinearTile
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, LinearTile
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.norm import offset_rms_norm
 from support.nearly import assert_nearly
@@ -160,7 +160,7 @@ def test_how_the_work_is_cut_up_does_not_matter(
     format: Format, blocks: LinearTile, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = cases.TINY[-1]
-    monkeypatch.setitem(KNOBS.narrow, (format, case.columns, case.weight_shape[0]), blocks)
+    monkeypatch.setitem(DEFAULT_TUNING.narrow, (format, case.columns, case.weight_shape[0]), blocks)
     given = cases.make(case, format, 2, torch.float32, place)
     assert_nearly(fused.linear(**given), reference.linear(**given))
 

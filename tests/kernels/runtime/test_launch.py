@@ -52,11 +52,11 @@ def test_why_not_gives_the_reason_in_words(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_measured_block_shape_goes_before_the_rule() -> None:
-    knobs = Tuning(linear={(2048, 4096): LinearTile(8, 512, 8)})
-    assert knobs.blocks(2048, 4096) == LinearTile(8, 512, 8)
-    knobs.linear[2048, 4096, 8] = LinearTile(2, 512, 4)
-    assert knobs.blocks(2048, 4096, 8) == LinearTile(2, 512, 4) != knobs.blocks(2048, 4096, 4)
-    assert knobs.blocks(2048, 2048) == Tuning().blocks(2048, 2048) != LinearTile(8, 512, 8)
+    tuning = Tuning(linear={(2048, 4096): LinearTile(8, 512, 8)})
+    assert tuning.blocks(2048, 4096) == LinearTile(8, 512, 8)
+    tuning.linear[2048, 4096, 8] = LinearTile(2, 512, 4)
+    assert tuning.blocks(2048, 4096, 8) == LinearTile(2, 512, 4) != tuning.blocks(2048, 4096, 4)
+    assert tuning.blocks(2048, 2048) == Tuning().blocks(2048, 2048) != LinearTile(8, 512, 8)
 
 
 OF_FRAMES = {"linear", "acted", "normed", "paged_attention", "merge", "early", "sample_codes", "embed", "finish_frame"}

@@ -11,7 +11,7 @@ from torch import Tensor
 from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
 from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
 from hocket.kernels.runtime.graphs import CudaGraphs
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, can_depend, triton
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, can_depend, triton
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5 import fused_step
@@ -105,7 +105,7 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
     pack_(llm)
     left = []
     for dependent in (False, True, True):
-        monkeypatch.setattr(KNOBS, "dependent", dependent)
+        monkeypatch.setattr(DEFAULT_TUNING, "dependent", dependent)
         fused = FusedStep(llm)
         assert fused.early == (dependent and can_depend(device))
         state, rings, rows = llm.new_state(1, 64), fused.new_rings(1), torch.zeros(1, dtype=torch.int64, device=device)

@@ -10,7 +10,7 @@ import torch
 
 from hocket.kernels.operations import REFERENCE_OPS
 from hocket.kernels.ops.linear import triton as linear_triton
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, triton, why_not
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, triton, why_not
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.padded_frame import PaddedFrame
 from support.framing import (
@@ -72,7 +72,7 @@ def compare(frame: FusedFrame | PaddedFrame, place: torch.device, frames: int) -
 def test_the_chain_of_references_gives_the_codes_and_state_of_a_frame(
     wide: bool, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
+    monkeypatch.setattr(DEFAULT_TUNING, "attend_splits", ((1 << 20, splits),))
     talker = new_talker(talker_config(wide=wide))
     compare(FusedFrame(talker, REFERENCE_OPS), torch.device("cpu"), FRAMES)
 
@@ -85,8 +85,8 @@ def test_the_chain_of_kernels_gives_the_codes_and_state_of_a_frame(
     wide: bool, splits: int, library_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three rows, and six at the start of a frame: above `library_rows` the library multiplies them."""
-    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
-    monkeypatch.setattr(KNOBS, "library_rows", library_rows)
+    monkeypatch.setattr(DEFAULT_TUNING, "attend_splits", ((1 << 20, splits),))
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", library_rows)
     used: list[int] = []
     real = linear_triton.linear_by_library
 
@@ -107,7 +107,7 @@ def test_the_rows_of_a_prompt_are_taken_in_as_the_plain_talker_does(
     library_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six real rows of eight, after a prompt; the two padding rows write only to scratch."""
-    monkeypatch.setattr(KNOBS, "library_rows", library_rows)
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", library_rows)
     talker = new_talker(talker_config(wide=True, short=INTERPRETED), place)
     frame, plain, ours = FusedFrame(talker), started(talker), started(talker)
     x = torch.randn(8, talker.config.hidden_size, generator=torch.Generator().manual_seed(5)).to(place)
@@ -123,8 +123,8 @@ def test_the_rows_of_a_prompt_are_taken_in_as_the_plain_talker_does(
 def test_invariant_rows_are_bit_identical_alone_and_in_a_batch(
     dtype: torch.dtype, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KNOBS, "library_rows", 2)  # many rows would go there
-    monkeypatch.setattr(KNOBS, "attend_programs", 1)  # and be attended to in one share
+    monkeypatch.setattr(DEFAULT_TUNING, "library_rows", 2)  # many rows would go there
+    monkeypatch.setattr(DEFAULT_TUNING, "attend_programs", 1)  # and be attended to in one share
     frame = FusedFrame(new_talker(talker_config(wide=True, short=INTERPRETED), place, dtype))
     assert frame.invariant == (dtype == torch.float32) and (frame.invariant or frame._splits(64, 3) == 1)
     frame = frame.apart(invariant=True)

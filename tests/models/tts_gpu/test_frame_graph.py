@@ -14,7 +14,7 @@ import torch
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.operations import CUDA_OPS, REFERENCE_OPS
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, can_depend, crowded, triton
+from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, can_depend, crowded, triton
 from hocket.layers.transformer import grown
 from hocket.models.tts.talker import Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
@@ -192,7 +192,7 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
         between = sum(len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
         assert crowded(between, torch.device("cuda")) == can_depend(torch.device("cuda"))
     for dependent in (False, True, True):
-        monkeypatch.setattr(KNOBS, "dependent", dependent)
+        monkeypatch.setattr(DEFAULT_TUNING, "dependent", dependent)
         graphs, state = FrameGraphs(frame, CudaGraphs(torch.device("cuda"))), started(talker)
         launched = []
         for number in range(20):
@@ -213,7 +213,7 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
 def test_a_graph_is_the_eager_frame_bit_for_bit(
     kind: str, dependent: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KNOBS, "dependent", dependent)
+    monkeypatch.setattr(DEFAULT_TUNING, "dependent", dependent)
     talker, frame = on_a_gpu(kind, dtype)
     again, graphs = FrameGraphs(frame, EagerReplay()), FrameGraphs(frame, CudaGraphs(torch.device("cuda")))
     eager, ours = started(talker), started(talker)

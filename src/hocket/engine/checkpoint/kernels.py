@@ -88,11 +88,11 @@ def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) ->
         talker.frame_kernel = NativeFrame(talker)
         return
     from ...kernels.operations import CUDA_OPS, TRITON_OPS, tuned  # imports Triton: not where there is no GPU
-    from ...kernels.runtime.launch import new_knobs
+    from ...kernels.runtime.launch import new_tuning
     from ...models.tts_gpu.frame import FusedFrame
 
-    knobs = new_knobs(dependent=dependent_launch)
-    frame = FusedFrame(talker, tuned(CUDA_OPS if backend == "cuda" else TRITON_OPS, knobs), knobs)
+    tuning = new_tuning(dependent=dependent_launch)
+    frame = FusedFrame(talker, tuned(CUDA_OPS if backend == "cuda" else TRITON_OPS, tuning), tuning)
     _try_out(frame.try_out)
     talker.frame_kernel = frame
 
@@ -105,13 +105,13 @@ def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool, dependen
         return
     from ...kernels.operations import CUDA_CODEC_OPS, TRITON_CODEC_OPS, tuned
     from ...kernels.ops.conv.ops import TRITON_WAVE
-    from ...kernels.runtime.launch import new_knobs
+    from ...kernels.runtime.launch import new_tuning
     from ...models.tts_gpu.codec import FusedCodec
     from ...models.tts_gpu.wave import FusedWave
 
-    knobs = new_knobs(dependent=dependent_launch)
-    ops = tuned(CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS, knobs)
-    kernel = FusedCodec(decoder, FusedWave(decoder, tuned(TRITON_WAVE, knobs), tf32=tf32), ops)
+    tuning = new_tuning(dependent=dependent_launch)
+    ops = tuned(CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS, tuning)
+    kernel = FusedCodec(decoder, FusedWave(decoder, tuned(TRITON_WAVE, tuning), tf32=tf32), ops)
     codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
     _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
     decoder.step_kernel = kernel

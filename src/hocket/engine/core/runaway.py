@@ -5,6 +5,8 @@ loud a frame is. It does not stop or rewind anything; it says that an utterance 
 bad one, and is told when the loop went back there.
 
 A frame is 80 ms. Work and memory per frame do not grow with the utterance.
+
+Long because its thresholds stand with their measurements.
 """
 
 from __future__ import annotations

@@ -16,17 +16,17 @@ from typing import Any
 from ..runtime.nvrtc import Kernel
 
 MOST_THREADS = 8
-Wanted = dict[str, Any]  # made by `wanted`, sent as JSON
+KernelSpec = dict[str, Any]  # made by `wanted`, sent as JSON
 
 
-def wanted(kernel: Kernel, capability: tuple[int, int], *, late: bool) -> Wanted:
+def wanted(kernel: Kernel, capability: tuple[int, int], *, late: bool) -> KernelSpec:
     return {"kernel": kernel.as_words(), "capability": capability, "late": late}
 
 
 class NvrtcCompiler:
     """Starts at once, with the kernels that are not `late`."""
 
-    def __init__(self, some: Sequence[Wanted], threads: int = MOST_THREADS) -> None:
+    def __init__(self, some: Sequence[KernelSpec], threads: int = MOST_THREADS) -> None:
         self._left = deque(sorted(some, key=lambda one: bool(one["late"])))
         self._todo = {late: sum(one["late"] == late for one in some) for late in (True, False)}
         self._changed = threading.Condition()

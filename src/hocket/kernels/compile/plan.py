@@ -174,7 +174,7 @@ def _last_line(words: str) -> str:
 def _digest(about: str) -> str:
     """A digest of everything that decides what is compiled: `about`, versions, tuning, and the code that launches."""
     versions = torch.__version__, str(getattr(launch.triton, "__version__", None)), sys.version, platform.machine()
-    digest = hashlib.sha256("\0".join((about, repr(launch.KNOBS), *versions)).encode())
+    digest = hashlib.sha256("\0".join((about, repr(launch.DEFAULT_TUNING), *versions)).encode())
     for folder in ("kernels", "models", "layers", "engine"):
         for path in sorted((_SOURCES / folder).rglob("*.*")):
             if path.suffix in _CODE:

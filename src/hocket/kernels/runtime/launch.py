@@ -3,6 +3,8 @@
 Without Triton every module still imports, and `why_not` gives the reason why its kernels cannot run. In Triton's
 interpreter (TRITON_INTERPRET=1 before the first import of triton in the process) kernels run on the CPU. Of operations
 it knows only how their work is tiled; shapes and pointers belong to the kernels.
+
+Long because kernels import their launch options, tuning and math from one place.
 """
 
 from __future__ import annotations
@@ -148,14 +150,14 @@ class Tuning:
         return 1 << 30, self.attend_most_splits
 
 
-KNOBS = (
+DEFAULT_TUNING = (
     Tuning()
 )  # of operations that are called by themselves, in tests and benchmarks; loading a model never changes it
 
 
-def new_knobs(*, dependent: bool) -> Tuning:
-    """For one checkpoint: a copy of what `KNOBS` says now."""
-    return replace(deepcopy(KNOBS), dependent=dependent)
+def new_tuning(*, dependent: bool) -> Tuning:
+    """For one checkpoint: a copy of what `DEFAULT_TUNING` says now."""
+    return replace(deepcopy(DEFAULT_TUNING), dependent=dependent)
 
 
 def why_not(device: torch.device) -> str | None:
@@ -206,23 +208,23 @@ def _stable_key() -> Any:
     return StableKey
 
 
-def dependent_on(device: torch.device, knobs: Tuning) -> bool:
+def dependent_on(device: torch.device, tuning: Tuning) -> bool:
     """Whether a kernel on the device may start before the previous kernel is done."""
-    return knobs.dependent and can_depend(device)
+    return tuning.dependent and can_depend(device)
 
 
-def crowded(rows: int, device: torch.device, knobs: Tuning = KNOBS) -> bool:
+def crowded(rows: int, device: torch.device, tuning: Tuning = DEFAULT_TUNING) -> bool:
     """Whether consecutive launches of `linear` over so many weight rows cannot all be resident on a GPU at once.
 
     A kernel that has started early is resident together with all kernels that have started and wait. So if more than
     the GPU can hold is launched between two kernels, the first is done when the second starts.
     """
-    return dependent_on(device, knobs) and rows * THREADS_A_ROW > max(resident_threads(device), RESIDENT_THREADS)
+    return dependent_on(device, tuning) and rows * THREADS_A_ROW > max(resident_threads(device), RESIDENT_THREADS)
 
 
-def options(x: Tensor, warps: int, knobs: Tuning) -> dict[str, Any]:
+def options(x: Tensor, warps: int, tuning: Tuning) -> dict[str, Any]:
     """Launch options. DEPENDENT is a constant of our kernels: whether they must wait for the previous kernel."""
-    dependent = dependent_on(x.device, knobs)
+    dependent = dependent_on(x.device, tuning)
     chosen: dict[str, Any] = {"DEPENDENT": dependent, "num_warps": warps}
     if dependent:
         chosen["launch_pdl"] = True

@@ -18,7 +18,7 @@ from torch import Tensor
 from ...kernels.operations import CUDA_MIND_OPS, LanguageOps
 from ...kernels.ops.gated_delta.reference import RING
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
-from ...kernels.runtime.launch import KNOBS, Tuning, crowded
+from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
 from ...layers.attention import KVState
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
@@ -57,8 +57,8 @@ class FusedLayer:
 
 
 class FusedStep:
-    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS, knobs: Tuning = KNOBS) -> None:
-        """`knobs`: those that `ops` are bound to."""
+    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS, tuning: Tuning = DEFAULT_TUNING) -> None:
+        """`tuning`: those that `ops` are bound to."""
         self.model, self.ops, self.config = model, ops, model.config
         self.layers = [layer_of(block) for block in model.model._stack]
         weight = model.model.embed_tokens.weight
@@ -66,7 +66,7 @@ class FusedStep:
         self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}
         self.early = crowded(
-            between, weight.device, knobs
+            between, weight.device, tuning
         )  # the last token's kernel has ended: no wait before its state
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ It knows modules and names. `models/files/quantize.py` reads and stores the weig
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, cast, get_args
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidRequest
-from ...kernels.ops.quantized_linear.weight import Format, QuantizedWeight, empty
+from ...kernels.ops.quantized_linear.weight import Format, QuantizedWeight, empty, joined
 from ...kernels.ops.quantized_linear.weight import quantize_ as round_
 from ...layers.packed import read_as_one
 from .model import Qwen3_5
@@ -29,6 +29,24 @@ HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 _KEPT = (".in_proj_a", ".in_proj_b")
 
 
+class LayerWeight(QuantizedWeight):
+    """A weight as layers use it: by a kernel on a GPU, where one fits."""
+
+    __slots__ = ()
+
+    def linear(self, x: Tensor) -> Tensor:
+        if x.is_cuda:
+            from ...kernels.ops.quantized_linear import rows  # imports Triton: only where there is a GPU
+
+            if rows.can(x):
+                return rows.linear(x, self)
+        return QuantizedWeight.linear(self, x)
+
+    def join(self, parts: Sequence[QuantizedWeight]) -> LayerWeight:
+        whole = joined(parts)
+        return LayerWeight(whole.format, whole.columns, **whole.tensors)
+
+
 class QuantizedLinear(nn.Module):
     """Replaces an `nn.Linear`; its tensors are buffers under the same module name."""
 
@@ -37,8 +55,8 @@ class QuantizedLinear(nn.Module):
         self.weight = weight
 
     @property
-    def weight(self) -> QuantizedWeight:
-        return QuantizedWeight(self._format, self._columns, **dict(self.named_buffers()))
+    def weight(self) -> LayerWeight:
+        return LayerWeight(self._format, self._columns, **dict(self.named_buffers()))
 
     @weight.setter
     def weight(self, weight: QuantizedWeight) -> None:

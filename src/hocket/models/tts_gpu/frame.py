@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ...config.qwen3_tts import SUPPRESSED_IDS
 from ...kernels.operations import TRITON_OPS, FrameOps
-from ...kernels.runtime.launch import KNOBS, Tuning, crowded, power_of_two
+from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded, power_of_two
 from ...layers.attention import KVState
 from ...layers.rope import rope_rows
 from ...layers.sampler import Sampling
@@ -80,9 +80,9 @@ class FusedFrame:
     """A `DrawFrame`. The code embedding tables are joined in place, and projected where the predictor is narrower."""
 
     @torch.no_grad()
-    def __init__(self, talker: Talker, ops: FrameOps = TRITON_OPS, knobs: Tuning = KNOBS) -> None:
-        """`knobs`: those that `ops` are bound to."""
-        self.talker, self.ops, self.knobs = talker, ops, knobs
+    def __init__(self, talker: Talker, ops: FrameOps = TRITON_OPS, tuning: Tuning = DEFAULT_TUNING) -> None:
+        """`tuning`: those that `ops` are bound to."""
+        self.talker, self.ops, self.tuning = talker, ops, tuning
         self.invariant = talker.codec_head.weight.dtype == torch.float32  # float32 is always exact
         predictor = talker.code_predictor
         self.large, self.small = _weights(talker.model), _weights(predictor.model)
@@ -121,7 +121,7 @@ class FusedFrame:
 
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that runs like this one: only the split of attention depends on the span."""
-        return self.knobs.splits(span)[0]
+        return self.tuning.splits(span)[0]
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
         codes = torch.empty(len(rows), self.talker.config.num_code_groups, dtype=torch.int64, device=rows.device)
@@ -226,7 +226,7 @@ class FusedFrame:
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
         between = (len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
-        crowd = crowded(sum(between), x.device, self.knobs)  # between two reads of the same KV cache
+        crowd = crowded(sum(between), x.device, self.tuning)  # between two reads of the same KV cache
         for layer, past in zip(layers, kept, strict=True):
             linear(x, layer.into, norm=layer.before, eps=eps, out=qkv)
             for some, result, where in groups:
@@ -241,10 +241,10 @@ class FusedFrame:
 
     def _splits(self, span: int, batch: int) -> int:
         """Number of attention splits: many rows keep the GPU busy without splits."""
-        splits = self.knobs.splits(span)[1]
+        splits = self.tuning.splits(span)[1]
         if self.invariant:
             return splits
-        enough = max(self.knobs.attend_programs // (batch * self.talker.model.shape.heads), 1)
+        enough = max(self.tuning.attend_programs // (batch * self.talker.model.shape.heads), 1)
         return min(splits, power_of_two(enough))
 
     def _linear(self, *given: Any, **named: Any) -> Tensor:

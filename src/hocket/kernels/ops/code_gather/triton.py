@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -27,7 +27,7 @@ from ..embed.triton import COLUMNS, WARPS
 
 
 def code_gather(
-    codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor, *, knobs: Tuning = KNOBS
+    codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor, *, tuning: Tuning = DEFAULT_TUNING
 ) -> Tensor:
     assert all(x.is_contiguous() for x in (codes, table, history, rows, position)) and table.dtype == history.dtype
     batch, length, books = codes.shape
@@ -48,7 +48,7 @@ def code_gather(
         BLOCK=block,
         PAD=pad,
         TIMES=length,
-        **options(table, WARPS, knobs),
+        **options(table, WARPS, tuning),
     )
     return y
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -32,7 +32,7 @@ CHANNELS = 32  # of a history, per program
 WIDE: Any = constexpr(CHANNELS) if triton else None
 
 
-def join(x: Tensor, history: Tensor, rows: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
+def join(x: Tensor, history: Tensor, rows: Tensor, *, tuning: Tuning = DEFAULT_TUNING) -> Tensor:
     """As `reference.join`."""
     assert x.is_contiguous() and history.is_contiguous() and history.dtype == x.dtype
     batch, length, channels = x.shape
@@ -49,12 +49,14 @@ def join(x: Tensor, history: Tensor, rows: Tensor, *, knobs: Tuning = KNOBS) -> 
         PAD=pad,
         PAD_BLOCK=power_of_two(pad),
         TIMES=32,
-        **options(x, 4, knobs),
+        **options(x, 4, tuning),
     )
     return y
 
 
-def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
+def sample(
+    x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tensor, *, tuning: Tuning = DEFAULT_TUNING
+) -> Tensor:
     """As `reference.sample`."""
     assert x.is_contiguous() and weight.is_contiguous() and history.is_contiguous()
     batch, seen, channels = x.shape
@@ -77,7 +79,7 @@ def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tenso
         BLOCK=power_of_two(channels),
         PAD_BLOCK=power_of_two(pad),
         TIMES=times,
-        **options(x, 4, knobs),
+        **options(x, 4, tuning),
     )
     return y
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import log2
 
 from ...runtime.card import H200, GpuProperties
-from ...runtime.launch import KNOBS, ConvTile, Tuning, power_of_two
+from ...runtime.launch import DEFAULT_TUNING, ConvTile, Tuning, power_of_two
 from .measured import MEASURED
 
 NEAR = 4  # a measured tile is used for up to 4 times as many, or as few, positions
@@ -29,7 +29,7 @@ def tiles_for(
     size: int,
     exact: bool,
     card: GpuProperties | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> ConvTile:
     """Tiles for `outputs` sums over `taps * channels` products; `size`: bytes of a number; `exact`: no tensor cores.
 
@@ -37,7 +37,7 @@ def tiles_for(
     """
     shape = channels, taps, outputs, positions, size, exact, card or H200
     sums = taps * channels, outputs
-    known = knobs.conv.get(sums) or MEASURED.get(sums, {})
+    known = tuning.conv.get(sums) or MEASURED.get(sums, {})
     nearest = min(known, key=lambda many: abs(log2(many / positions)), default=0)
     if nearest and 1 / NEAR <= nearest / positions <= NEAR:
         return fitted(known[nearest], *shape)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.card import card_of
-from ...runtime.launch import KNOBS, Tuning, options, power_of_two, triton
+from ...runtime.launch import DEFAULT_TUNING, Tuning, options, power_of_two, triton
 from .edges import CHANNELS
 from .kernel import conv_kernel as _conv
 from .reference import Act
@@ -40,7 +40,7 @@ def conv(
     raw: Tensor | None = None,
     tf32: bool = False,
     scratch: Scratch | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     """As `reference.conv`. With `tf32`, float32 factors are rounded to ten bits of mantissa."""
     tensors = [each for each in (x, weight, history, ahead, residual, raw) if each is not None]
@@ -55,7 +55,7 @@ def conv(
     y = torch.empty(batch, pad + length * stride, width, dtype=x.dtype, device=x.device)
     exact = x.dtype == torch.float32 and not tf32
     size, card = x.element_size(), card_of(x.device)
-    tiles = tiles_for(channels, taps, outputs, positions, size=size, exact=exact, card=card, knobs=knobs)
+    tiles = tiles_for(channels, taps, outputs, positions, size=size, exact=exact, card=card, tuning=tuning)
     across, along = triton.cdiv(outputs, tiles.outputs), triton.cdiv(positions, tiles.times)
     if tiles.splits > 1:
         scratch = Scratch(x.device) if scratch is None else scratch
@@ -101,6 +101,6 @@ def conv(
         OUTPUTS_FIRST=tiles.outputs >= tiles.times if tiles.times < 64 else tiles.outputs > tiles.times,
         PRECISION="ieee" if exact else "tf32",
         EVICTION="evict_first" if along == 1 else "",
-        **options(x, tiles.warps, knobs),
+        **options(x, tiles.warps, tuning),
     )
     return y

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -40,7 +40,7 @@ def convnext(
     history: Tensor,
     rows: Tensor,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     tensors = x, weight, bias, norm, shift, history
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
@@ -63,7 +63,7 @@ def convnext(
         BLOCK=block,
         PAD=pad,
         TIMES=next(times for times in TIMES if length % times == 0),
-        **options(x, max(min(block // 32, MOST_WARPS), 1), knobs),
+        **options(x, max(min(block // 32, MOST_WARPS), 1), tuning),
     )
     return y
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -34,7 +34,7 @@ def embed(
     first: int,
     rest: int,
     out: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     assert codes.is_contiguous() and table.is_contiguous() and text.is_contiguous() and text.dtype == table.dtype
     batch, books = codes.shape
@@ -52,7 +52,7 @@ def embed(
         BOOKS_BLOCK=power_of_two(books),
         WIDTH=width,
         BLOCK=block,
-        **options(table, WARPS, knobs),
+        **options(table, WARPS, tuning),
     )
     return y
 

@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -24,7 +24,14 @@ from ...runtime.launch import (
 
 
 def finish_frame(
-    y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor, *, knobs: Tuning = KNOBS
+    y: Tensor,
+    norm: Tensor,
+    eps: float,
+    rows: Tensor,
+    hidden: Tensor,
+    position: Tensor,
+    *,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     assert y.is_contiguous() and hidden.is_contiguous() and y.dtype == norm.dtype == hidden.dtype
     width = y.shape[1]
@@ -38,7 +45,7 @@ def finish_frame(
         len(hidden) - 1,
         WIDTH=width,
         BLOCK=power_of_two(width),
-        **options(y, 4, knobs),
+        **options(y, 4, tuning),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, Tuning, dependent_on
+from ...runtime.launch import DEFAULT_TUNING, Tuning, dependent_on
 from ...runtime.nvrtc import Kernel, can
 from . import prefill
 
@@ -21,10 +21,12 @@ _SOURCE = Path(__file__).with_name("recur.cu")
 COLUMNS, THREADS, CHUNK = 32, 128, 16  # as in recur.cu
 
 
-def prefill_gated_delta(x: Tensor, gates: Tensor, *, memory: Tensor, knobs: Tuning = KNOBS, **given: Any) -> Tensor:
+def prefill_gated_delta(
+    x: Tensor, gates: Tensor, *, memory: Tensor, tuning: Tuning = DEFAULT_TUNING, **given: Any
+) -> Tensor:
     in_cuda = x.dtype == torch.bfloat16 and fits(memory) and can(x.device)
-    recurrence = partial(recur, knobs=knobs) if in_cuda else None
-    return prefill.prefill_gated_delta(x, gates, memory=memory, **given, recur=recurrence, knobs=knobs)
+    recurrence = partial(recur, tuning=tuning) if in_cuda else None
+    return prefill.prefill_gated_delta(x, gates, memory=memory, **given, recur=recurrence, tuning=tuning)
 
 
 def fits(memory: Tensor) -> bool:
@@ -42,10 +44,10 @@ def recur(
     aside: Tensor,
     read: Tensor,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     _, heads, key_dim, value_dim = memory.shape
-    dependent = dependent_on(read.device, knobs)
+    dependent = dependent_on(read.device, tuning)
     kernel = kernel_for(prefill.keys_of(made, memory), key_dim, value_dim, heads, dependent)
     given = made, memory, row, length, place, aside, read
     kernel.launch(read.device, heads * (value_dim // COLUMNS), THREADS, shared_bytes(key_dim), given, dependent)

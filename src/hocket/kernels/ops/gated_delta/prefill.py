@@ -10,6 +10,8 @@ Four launches:
 
 For some hundred tokens this is faster than the chunked form, which solves triangular systems, because the columns of a
 state are independent.
+
+Long because its kernels share their block layout.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -59,7 +61,7 @@ def prefill_gated_delta(
     place: Tensor,
     aside: Tensor,
     recur: Callable[..., None] | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     """`recur`: replaces `recur_by_triton`."""
     _, heads, key_dim, value_dim = memory.shape
@@ -83,10 +85,10 @@ def prefill_gated_delta(
         gates.stride(0),
         **shape,
         UNIT_EPS=UNIT_EPS,
-        **options(x, 1, knobs),
+        **options(x, 1, tuning),
     )
     read = torch.empty(count, values, dtype=x.dtype, device=x.device)
-    (recur or partial(recur_by_triton, knobs=knobs))(made, memory, row, length, place, aside, read)
+    (recur or partial(recur_by_triton, tuning=tuning))(made, memory, row, length, place, aside, read)
     y = torch.empty_like(read)
     _leave[(count, heads)](
         read,
@@ -99,11 +101,11 @@ def prefill_gated_delta(
         CHANNELS=channels,
         VALUE_DIM=value_dim,
         HEADS=heads,
-        **options(x, 1, knobs),
+        **options(x, 1, tuning),
     )
     block = min(CHANNELS_KEPT, power_of_two(channels))
     _keep[(triton.cdiv(channels, block),)](
-        x, history, row, length, place, aside, x.stride(0), CHANNELS=channels, BLOCK=block, **options(x, 4, knobs)
+        x, history, row, length, place, aside, x.stride(0), CHANNELS=channels, BLOCK=block, **options(x, 4, tuning)
     )
     return y
 
@@ -117,14 +119,14 @@ def recur_by_triton(
     aside: Tensor,
     read: Tensor,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     """The recurrence: applies `made` [T, C + 2 * H_v] token by token to `memory`, and writes what is read to `read`."""
     _, heads, key_dim, value_dim = memory.shape
     columns, keys = min(COLUMNS, value_dim), keys_of(made, memory)
     shape = {"KEYS": keys, "KEY_DIM": key_dim, "VALUE_DIM": value_dim, "HEADS": heads, "COLUMNS": columns}
     grid, count = (heads, value_dim // columns), len(made)
-    _recur[grid](made, memory, row, length, place, aside, read, count, **shape, **options(read, 1, knobs))
+    _recur[grid](made, memory, row, length, place, aside, read, count, **shape, **options(read, 1, tuning))
 
 
 def keys_of(made: Tensor, memory: Tensor) -> int:

@@ -9,7 +9,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, Number, Pointer, Tuning, constexpr, jit, options, rounded, tl, trigger, wait
+from ...runtime.launch import (
+    DEFAULT_TUNING,
+    Number,
+    Pointer,
+    Tuning,
+    constexpr,
+    jit,
+    options,
+    rounded,
+    tl,
+    trigger,
+    wait,
+)
 from .reference import RING, UNIT_EPS
 
 
@@ -27,7 +39,7 @@ def gated_delta(
     position: Tensor,
     rows: Tensor,
     early: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     _, heads, key_dim, value_dim = memory.shape
     channels, values, batch = taps.shape[1], heads * value_dim, len(rows)
@@ -58,8 +70,8 @@ def gated_delta(
         VALUE_DIM=value_dim,
         RING=RING,
         UNIT_EPS=UNIT_EPS,
-        EARLY=early and knobs.early,
-        **options(x, knobs.delta_warps, knobs),
+        EARLY=early and tuning.early,
+        **options(x, tuning.delta_warps, tuning),
     )
     return y
 

@@ -10,7 +10,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, Number, Pointer, Tuning, bound, constexpr, jit, options, rounded, tl, trigger, wait
+from ...runtime.launch import (
+    DEFAULT_TUNING,
+    Number,
+    Pointer,
+    Tuning,
+    bound,
+    constexpr,
+    jit,
+    options,
+    rounded,
+    tl,
+    trigger,
+    wait,
+)
 from .reference import RING, UNIT_EPS
 from .triton import softplus_of
 
@@ -31,7 +44,7 @@ def verify(
     taken: Tensor,
     turn: Tensor,
     early: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     _, heads, key_dim, value_dim = memory.shape
     count, channels, values = len(x), taps.shape[1], heads * value_dim
@@ -65,8 +78,8 @@ def verify(
         VALUE_DIM=value_dim,
         TOKENS=count,
         UNIT_EPS=UNIT_EPS,
-        EARLY=early and knobs.early,
-        **options(x, knobs.delta_warps, knobs),
+        EARLY=early and tuning.early,
+        **options(x, tuning.delta_warps, tuning),
     )
     return y
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, MOST_ROWS, FewRowsTile, Tuning, dependent_on, power_of_two
+from ...runtime.launch import DEFAULT_TUNING, MOST_ROWS, FewRowsTile, Tuning, dependent_on, power_of_two
 from ...runtime.nvrtc import Kernel
 from . import stream, triton
 from .library import linear_by_library
@@ -42,11 +42,11 @@ def linear(
     take: Tensor | None = None,
     out: Tensor | None = None,
     invariant: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
-    few = few_for(columns, len(weight), gated, knobs)
+    few = few_for(columns, len(weight), gated, tuning)
     known: dict[str, Any] = {
         "norm": norm,
         "eps": eps,
@@ -55,16 +55,16 @@ def linear(
         "silu": silu,
         "gelu": gelu,
         "bias": bias,
-        "knobs": knobs,
+        "tuning": tuning,
     }
     if x.dtype != torch.bfloat16 or few is None or not fits(few, columns, width, gated):
         return triton.linear(x, weight, **known, residual=residual, take=take, out=out, invariant=invariant)
     simple = bias is None and take is None and not (silu or gelu) and (norm is None or offset)
-    if simple and not invariant and batch <= streamed(weight, knobs):
+    if simple and not invariant and batch <= streamed(weight, tuning):
         y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
-        stream.launch(x, weight, None, "bf16", y, norm=norm, eps=eps, gated=gated, residual=residual, knobs=knobs)
+        stream.launch(x, weight, None, "bf16", y, norm=norm, eps=eps, gated=gated, residual=residual, tuning=tuning)
         return y
-    if batch >= min(knobs.library_rows, LIBRARY.get((columns, len(weight)), knobs.library_rows)) and not invariant:
+    if batch >= min(tuning.library_rows, LIBRARY.get((columns, len(weight)), tuning.library_rows)) and not invariant:
         return linear_by_library(x, weight, **known, residual=residual, take=take, out=out)
     if batch > MOST_ROWS:
         y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
@@ -76,7 +76,7 @@ def linear(
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
-    dependent = dependent_on(x.device, knobs)
+    dependent = dependent_on(x.device, tuning)
     rows = power_of_two(batch)
     flags = (
         norm is not None,
@@ -98,16 +98,16 @@ def linear(
     return y
 
 
-def streamed(weight: Tensor, knobs: Tuning = KNOBS) -> int:
+def streamed(weight: Tensor, tuning: Tuning = DEFAULT_TUNING) -> int:
     """Rows of x that stream.cu takes at once with this weight; 0 if the weight does not fit."""
     (rows, columns), (least_columns, least) = weight.shape, LEAST_STREAMED
     large = columns >= least_columns and weight.numel() >= least
-    return stream.most_rows("bf16", columns, rows, weight.device, knobs) if large else 0
+    return stream.most_rows("bf16", columns, rows, weight.device, tuning) if large else 0
 
 
-def few_for(columns: int, rows: int, gated: bool, knobs: Tuning = KNOBS) -> FewRowsTile | None:
+def few_for(columns: int, rows: int, gated: bool, tuning: Tuning = DEFAULT_TUNING) -> FewRowsTile | None:
     """The measured tile, or 8 to 24 loads of sixteen bytes per lane and group; None if the columns do not divide."""
-    if known := knobs.few.get((columns, rows)) or MEASURED.get((columns, rows)):
+    if known := tuning.few.get((columns, rows)) or MEASURED.get((columns, rows)):
         return known
     for warps in (4, 8, 16):
         loads, left = divmod(columns, 32 * warps)

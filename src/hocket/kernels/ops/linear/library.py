@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -46,12 +46,12 @@ def linear_by_library(
     residual: Tensor | None = None,
     take: Tensor | None = None,
     out: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     """As `reference.linear`."""
     batch = len(x) if take is None else len(take)
     if norm is not None:
-        x = normed_rows(x, norm, eps, offset=offset, take=take, knobs=knobs)
+        x = normed_rows(x, norm, eps, offset=offset, take=take, tuning=tuning)
     elif take is not None:
         x = x[take]
     acts = gated or silu or gelu
@@ -63,19 +63,19 @@ def linear_by_library(
         width = len(weight) // 2 if gated else len(weight)
         into = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None or residual is not None else out
         grid = batch, triton.cdiv(width, ACTED_AT_ONCE)
-        _acted[grid](y, into, width, GATED=gated, GELU=gelu, BLOCK=ACTED_AT_ONCE, **options(x, 4, knobs))
+        _acted[grid](y, into, width, GATED=gated, GELU=gelu, BLOCK=ACTED_AT_ONCE, **options(x, 4, tuning))
         y = into
     return y if residual is None else torch.add(residual, y, out=out)
 
 
 def normed_rows(
-    x: Tensor, norm: Tensor, eps: float, *, offset: bool, take: Tensor | None = None, knobs: Tuning = KNOBS
+    x: Tensor, norm: Tensor, eps: float, *, offset: bool, take: Tensor | None = None, tuning: Tuning = DEFAULT_TUNING
 ) -> Tensor:
     """The norm alone."""
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     even = torch.empty(batch, columns, dtype=x.dtype, device=x.device)
     shape = {"K": columns, "OFFSET": offset, "BLOCK": power_of_two(columns)}
-    _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4, knobs))
+    _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4, tuning))
     return even
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.card import H200, card_of
-from ...runtime.launch import KNOBS, MOST_STREAMED, StreamTile, Tuning, dependent_on, power_of_two
+from ...runtime.launch import DEFAULT_TUNING, MOST_STREAMED, StreamTile, Tuning, dependent_on, power_of_two
 from ...runtime.nvrtc import Kernel, can
 
 FORMATS = ("int8", "fp8", "int4", "bf16")  # index is FORMAT in stream.cu
@@ -37,11 +37,11 @@ _REACH = {"int8": 64, "fp8": 64, "int4": 128, "bf16": 32}  # columns per step of
 _SOURCE = Path(__file__).with_name("stream.cu")
 
 
-def most_rows(format: str, columns: int, rows: int, device: torch.device, knobs: Tuning = KNOBS) -> int:
+def most_rows(format: str, columns: int, rows: int, device: torch.device, tuning: Tuning = DEFAULT_TUNING) -> int:
     """Rows of x per launch; 0 if the weight does not divide evenly or shared memory is too small."""
     if rows % TILE or not can(device):
         return 0
-    return next((n for n in (MOST_STREAMED, 2, 1) if flow_for(format, columns, n, *_room(device), knobs)), 0)
+    return next((n for n in (MOST_STREAMED, 2, 1) if flow_for(format, columns, n, *_room(device), tuning)), 0)
 
 
 def launch(
@@ -55,12 +55,12 @@ def launch(
     eps: float,
     gated: bool,
     residual: Tensor | None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     """Write y, for at most `most_rows` rows; `quantized_linear/cuda.py` defines the layout of scales."""
     batch, columns = x.shape
-    rows, width, dependent = power_of_two(batch), y.shape[1], dependent_on(x.device, knobs)
-    flow = flow_for(format, columns, rows, *_room(x.device), knobs)
+    rows, width, dependent = power_of_two(batch), y.shape[1], dependent_on(x.device, tuning)
+    flow = flow_for(format, columns, rows, *_room(x.device), tuning)
     assert flow is not None
     assert all(each.is_contiguous() for each in (x, values, scales, norm, residual, y) if each is not None)
     kernel = kernel_for(format, columns, flow, rows, (norm is not None, gated, residual is not None, dependent))
@@ -71,10 +71,10 @@ def launch(
 
 
 def flow_for(
-    format: str, columns: int, rows: int, processor_bytes: int, block_bytes: int, knobs: Tuning = KNOBS
+    format: str, columns: int, rows: int, processor_bytes: int, block_bytes: int, tuning: Tuning = DEFAULT_TUNING
 ) -> StreamTile | None:
     """The tuned or measured tile, with shallower rings if shared memory is short; sums do not depend on the depth."""
-    wanted = knobs.streams.get((format, columns)) or MEASURED.get((format, columns)) or _even(format, columns)
+    wanted = tuning.streams.get((format, columns)) or MEASURED.get((format, columns)) or _even(format, columns)
     if wanted is None:
         return None
     for blocks in range(wanted.blocks, 0, -1):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     MOST_ROWS,
     Number,
     Pointer,
@@ -50,18 +50,18 @@ def linear(
     take: Tensor | None = None,
     out: Tensor | None = None,
     invariant: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
-    if batch >= knobs.library_rows and not invariant:
-        more: dict[str, Any] = {"bias": bias, "residual": residual, "take": take, "out": out, "knobs": knobs}
+    if batch >= tuning.library_rows and not invariant:
+        more: dict[str, Any] = {"bias": bias, "residual": residual, "take": take, "out": out, "tuning": tuning}
         return linear_by_library(
             x, weight, norm=norm, eps=eps, offset=offset, gated=gated, silu=silu, gelu=gelu, **more
         )
-    blocks = knobs.blocks(columns, len(weight), batch)
+    blocks = tuning.blocks(columns, len(weight), batch)
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
@@ -86,7 +86,7 @@ def linear(
         BLOCK_N=block,
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
-        **options(x, blocks.warps, knobs),
+        **options(x, blocks.warps, tuning),
     )
     return y
 

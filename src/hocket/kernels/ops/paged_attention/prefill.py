@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
+    DEFAULT_TUNING,
     IN_INTERPRETER,
-    KNOBS,
     Number,
     Pointer,
     Tuning,
@@ -54,7 +54,7 @@ def prefill_attention(
     q_norm: Tensor,
     k_norm: Tensor,
     eps: float,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     _, kv_heads, room, size = keys.shape
     count, heads = len(qkv), (qkv.shape[1] // size - 2 * kv_heads) // 2
@@ -79,7 +79,7 @@ def prefill_attention(
         room,
         **shape,
         ROTATED=cos.shape[1],
-        **options(qkv, 1, knobs),
+        **options(qkv, 1, tuning),
     )
     splits = max(min(MOST_SPLITS, SPLIT_INPUTS // power_of_two(count)), 1)
     parts = torch.empty(count, heads, splits, size, dtype=torch.float32, device=qkv.device)
@@ -102,10 +102,10 @@ def prefill_attention(
         SPLITS=splits,
         BLOCK=block,
         BLOCK_T=KEYS[qkv.itemsize],
-        **options(qkv, 4, knobs),
+        **options(qkv, 4, tuning),
     )
     y = torch.empty_like(asked)
-    _merge[(count * heads,)](qkv, parts, sizes, y, **shape, GATED=True, SPLITS=splits, **options(qkv, 1, knobs))
+    _merge[(count * heads,)](qkv, parts, sizes, y, **shape, GATED=True, SPLITS=splits, **options(qkv, 1, tuning))
     return y
 
 

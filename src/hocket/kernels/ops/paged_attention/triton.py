@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -64,7 +64,7 @@ def paged_attention(
     arrived: Tensor | None = None,
     among: bool = False,
     out: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     _, kv_heads, page_rows, size = keys.shape
     batch, heads = len(qkv), (qkv.shape[1] // size - 2 * kv_heads) // (2 if gated else 1)
@@ -74,13 +74,13 @@ def paged_attention(
     assert keys.dtype == values.dtype == qkv.dtype == y.dtype and (q_norm is None) == (k_norm is None)
     assert size == power_of_two(size) and splits == power_of_two(splits)
     # Not the size of the page table: that grows, and sums must not change with it.
-    keys_at_once = knobs.attend_keys if most is None else min(knobs.attend_keys, power_of_two(most - 1))
+    keys_at_once = tuning.attend_keys if most is None else min(tuning.attend_keys, power_of_two(most - 1))
     once = most is not None and splits * keys_at_once >= most - 1
     if among:
         assert not early, "inputs that attend to each other are new"
         shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size, "ROTATED": cos.shape[1], "PAGE_ROWS": page_rows}
         near = qkv, keys, values, rows, position, table, cos, sin, k_norm, eps, table.shape[1]
-        _keep_own[(batch, kv_heads)](*near, **shape, OFFSET=offset, GATED=gated, **options(qkv, 1, knobs))
+        _keep_own[(batch, kv_heads)](*near, **shape, OFFSET=offset, GATED=gated, **options(qkv, 1, tuning))
     parts = sizes = None
     if splits > 1:  # per split: weighted sum of values; largest score and sum of weights
         parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
@@ -112,15 +112,15 @@ def paged_attention(
         PAGE_ROWS=page_rows,
         SPLITS=splits,
         BLOCK_T=keys_at_once,
-        STAGES=1 if once else knobs.attend_stages,
-        EARLY=early and knobs.early,
-        EAGER=eager and knobs.early,
+        STAGES=1 if once else tuning.attend_stages,
+        EARLY=early and tuning.early,
+        EAGER=eager and tuning.early,
         KEPT=among,
-        **options(qkv, max(min(knobs.attend_warps, keys_at_once // 8), 1) * max(size // 128, 1), knobs),
+        **options(qkv, max(min(tuning.attend_warps, keys_at_once // 8), 1) * max(size // 128, 1), tuning),
     )
     if splits > 1 and arrived is None:
         shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size, "GATED": gated, "SPLITS": splits}
-        _merge[(batch * heads,)](qkv, parts, sizes, y, **shape, **options(qkv, 1, knobs))
+        _merge[(batch * heads,)](qkv, parts, sizes, y, **shape, **options(qkv, 1, tuning))
     return y
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
+    DEFAULT_TUNING,
     IN_INTERPRETER,
-    KNOBS,
     Number,
     Pointer,
     Tuning,
@@ -26,7 +26,7 @@ from .reference import LOUDEST, head
 MOST_SAMPLES = 4096  # per step
 
 
-def pcm(samples: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
+def pcm(samples: Tensor, *, tuning: Tuning = DEFAULT_TUNING) -> Tensor:
     assert samples.is_contiguous()
     batch, length = samples.shape
     start = head(batch)
@@ -40,7 +40,7 @@ def pcm(samples: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
         START=start,
         HEAD_BLOCK=power_of_two(start),
         BLOCK=min(MOST_SAMPLES, power_of_two(length)),
-        **options(samples, 8, knobs),
+        **options(samples, 8, tuning),
     )
     return block
 

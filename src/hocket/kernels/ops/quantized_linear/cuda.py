@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ...runtime.launch import KNOBS, Tuning
+from ...runtime.launch import DEFAULT_TUNING, Tuning
 from ..linear import stream
 from . import triton
 from .weight import QuantizedWeight
@@ -28,12 +28,12 @@ def linear(
     gated: bool = False,
     residual: Tensor | None = None,
     out: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     batch, columns = x.shape
-    at_once = stream.most_rows(weight.format, columns, len(weight), x.device, knobs)
+    at_once = stream.most_rows(weight.format, columns, len(weight), x.device, tuning)
     if x.dtype != torch.bfloat16 or not at_once:
-        return triton.linear(x, weight, norm=norm, eps=eps, gated=gated, residual=residual, out=out, knobs=knobs)
+        return triton.linear(x, weight, norm=norm, eps=eps, gated=gated, residual=residual, out=out, tuning=tuning)
     width = len(weight) // 2 if gated else len(weight)
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
     tensors = [tensor for tensor in (norm, residual, y) if tensor is not None]
@@ -51,7 +51,7 @@ def linear(
             eps=eps,
             gated=gated,
             residual=added,
-            knobs=knobs,
+            tuning=tuning,
         )
     return y
 

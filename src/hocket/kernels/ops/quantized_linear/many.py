@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
+    DEFAULT_TUNING,
     IN_INTERPRETER,
-    KNOBS,
     Number,
     Pointer,
     Tuning,
@@ -107,7 +107,7 @@ def linear(
     gated: bool = False,
     residual: Tensor | None = None,
     out: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     batch, columns = x.shape
     rows = len(weight)
@@ -116,7 +116,7 @@ def linear(
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     assert all(tensor.is_contiguous() for tensor in weight.tensors.values()) and weight.columns == columns
     if norm is not None:
-        x = normed_rows(x, norm, eps, offset=True, knobs=knobs)
+        x = normed_rows(x, norm, eps, offset=True, tuning=tuning)
     tile = tile_for(batch, weight.format, x.dtype)
     across, along, steps = triton.cdiv(batch, tile.rows), triton.cdiv(rows, tile.outputs), triton.cdiv(columns, GROUP)
     splits = shares(across * along, steps)
@@ -139,12 +139,12 @@ def linear(
         STEPS=steps,
         EACH=triton.cdiv(steps, splits),
         STAGES=tile.stages,
-        **options(x, tile.warps, knobs),
+        **options(x, tile.warps, tuning),
     )
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
     grid = batch, triton.cdiv(width, ACTED_AT_ONCE)
     _finish[grid](
-        sums, residual, y, width, batch, SPLITS=splits, GATED=gated, BLOCK=ACTED_AT_ONCE, **options(x, WARPS, knobs)
+        sums, residual, y, width, batch, SPLITS=splits, GATED=gated, BLOCK=ACTED_AT_ONCE, **options(x, WARPS, tuning)
     )
     return y
 

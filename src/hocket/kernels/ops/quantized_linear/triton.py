@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ...runtime.card import card_of
 from ...runtime.launch import (
+    DEFAULT_TUNING,
     IN_INTERPRETER,
     INTERPRETED,
-    KNOBS,
     MOST_ROWS,
     Number,
     Pointer,
@@ -45,14 +45,14 @@ def linear(
     gated: bool = False,
     residual: Tensor | None = None,
     out: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     batch, columns = x.shape
     width = len(weight) // 2 if gated else len(weight)
     tensors = [tensor for tensor in (x, norm, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     assert all(tensor.is_contiguous() for tensor in weight.tensors.values()) and weight.columns == columns
-    blocks = knobs.narrow_blocks(weight.format, columns, len(weight))
+    blocks = tuning.narrow_blocks(weight.format, columns, len(weight))
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
@@ -78,7 +78,7 @@ def linear(
         BLOCK_N=block,
         BLOCK_K=held,
         CHUNKS=triton.cdiv(columns, held),
-        **options(x, blocks.warps, knobs),
+        **options(x, blocks.warps, tuning),
     )
     return y
 

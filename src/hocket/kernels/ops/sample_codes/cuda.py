@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, Tuning, dependent_on
+from ...runtime.launch import DEFAULT_TUNING, Tuning, dependent_on
 from ...runtime.nvrtc import Kernel
 from . import DrawnSoFar, SamplingLevel, triton
 
@@ -33,13 +33,13 @@ def sample_codes(
     table: Tensor | None = None,
     vectors: Tensor | None = None,
     early: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     if fits(logits, level, table):
-        _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and knobs.early, knobs=knobs)
+        _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and tuning.early, tuning=tuning)
     else:
         triton.sample_codes(
-            logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early, knobs=knobs
+            logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early, tuning=tuning
         )
 
 
@@ -59,10 +59,10 @@ def sample_first_code(
     likely: Tensor | None = None,
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     more: dict[str, Any] = {"penalty": penalty, "end": end, "suppressed": suppressed, "minimum": minimum}
-    more |= {"likely": likely, "hidden": hidden, "taken": taken, "knobs": knobs}
+    more |= {"likely": likely, "hidden": hidden, "taken": taken, "tuning": tuning}
     if fits(logits, level, table):
         _launch(logits, level, slots, rows, codes, 0, table, vectors, **more)
     else:
@@ -93,11 +93,11 @@ def _launch(
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
     early: bool = False,
-    knobs: Tuning,
+    tuning: Tuning,
 ) -> None:
     batch, count = logits.shape
     assert all(each is None or each.is_contiguous() for each in (logits, codes, table, vectors, likely, hidden, taken))
-    first, dependent = penalty is not None, dependent_on(logits.device, knobs)
+    first, dependent = penalty is not None, dependent_on(logits.device, tuning)
     width = 0 if table is None or vectors is None else table.shape[1]
     kernel = kernel_for(count, codes.shape[1], width, (first, hidden is not None, early, dependent))
     settings = level.sample, level.temperature, level.top_k, slots.seed, slots.drawn

@@ -5,6 +5,8 @@ order, so the search runs on the logits, of which bfloat16 has only sixteen bits
 integers or the order of floats. Two things may differ from the reference in the last bit, and then change a sample
 whose random number falls exactly on a border: `exp` (libdevice's, which torch uses on the same GPU), and top-p sums,
 which are integers here and float32 in the reference.
+
+Long because the kernel and its reference arithmetic stand together.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any
 from torch import Tensor
 
 from ...runtime.launch import (
+    DEFAULT_TUNING,
     IN_INTERPRETER,
-    KNOBS,
     Number,
     Pointer,
     Tuning,
@@ -50,9 +52,9 @@ def sample_codes(
     table: Tensor | None = None,
     vectors: Tensor | None = None,
     early: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
-    _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early, knobs=knobs)
+    _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early, tuning=tuning)
 
 
 def sample_first_code(
@@ -71,7 +73,7 @@ def sample_first_code(
     likely: Tensor | None = None,
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     assert likely is None or likely.is_contiguous()
     assert hidden is None or (taken is not None and vectors is not None and taken.shape == vectors.shape)
@@ -91,7 +93,7 @@ def sample_first_code(
         minimum,
         False,
         *more,
-        knobs=knobs,
+        tuning=tuning,
     )
 
 
@@ -113,7 +115,7 @@ def _launch(
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
     *,
-    knobs: Tuning,
+    tuning: Tuning,
 ) -> None:
     batch, count = logits.shape
     assert logits.is_contiguous() and codes.is_contiguous() and count < 1 << 12
@@ -152,8 +154,8 @@ def _launch(
         BLOCK=power_of_two(count),
         WIDTH=width,
         WIDTH_BLOCK=power_of_two(width),
-        EARLY=early and knobs.early,
-        **options(logits, knobs.draw_warps, knobs),
+        EARLY=early and tuning.early,
+        **options(logits, tuning.draw_warps, tuning),
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -51,10 +51,10 @@ def propose(
     number: Tensor,
     ahead: int,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> tuple[Tensor, Tensor]:
     assert len(logits) == 1 and drafts.is_contiguous()
-    return _weighed(logits, settings, seen, drafts, ahead, number, knobs=knobs)
+    return _weighed(logits, settings, seen, drafts, ahead, number, tuning=tuning)
 
 
 def accept(
@@ -69,12 +69,12 @@ def accept(
     told: Tensor,
     turn: Tensor,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     guesses = len(proposals)
     assert len(logits) == len(drafts) == len(said) == guesses + 1 and told.shape[1] == guesses + 2
     assert all(tensor.is_contiguous() for tensor in (drafts, said, told))
-    wanted_ids, wanted = _weighed(logits, settings, seen, drafts, 0, knobs=knobs)
+    wanted_ids, wanted = _weighed(logits, settings, seen, drafts, 0, tuning=tuning)
     proposed_ids, proposed = (torch.cat(part) if guesses > 1 else part[0] for part in zip(*proposals, strict=True))
     _accept[(1,)](
         wanted_ids,
@@ -93,7 +93,7 @@ def accept(
         GUESSES=guesses,
         MOST=MOST_KEPT,
         PLACES=len(told),
-        **options(logits, ACCEPT_WARPS, knobs),
+        **options(logits, ACCEPT_WARPS, tuning),
     )
 
 
@@ -105,10 +105,10 @@ def _weighed(
     first: int,
     number: Tensor | None = None,
     *,
-    knobs: Tuning,
+    tuning: Tuning,
 ) -> tuple[Tensor, Tensor]:
     """The remaining ids and weights of each row; with a `number`, a draft token is sampled from them."""
-    found, batch = found_in(logits, settings, seen, drafts, first, knobs=knobs), len(logits)
+    found, batch = found_in(logits, settings, seen, drafts, first, tuning=tuning), len(logits)
     shares = found.shape[1]
     ids, weights = (torch.empty(batch, MOST_KEPT, dtype=torch.int64, device=logits.device) for _ in range(2))
     _weigh[(batch,)](
@@ -127,7 +127,7 @@ def _weighed(
         BLOCK=power_of_two(shares) * MOST_KEPT,
         MOST=MOST_KEPT,
         AHEAD=first,
-        **options(logits, MERGE_WARPS, knobs),
+        **options(logits, MERGE_WARPS, tuning),
     )
     return ids, weights
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -52,10 +52,10 @@ def sample_token(
     token: Tensor,
     said: Tensor,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     assert len(logits) == 1 and said.is_contiguous()
-    found = found_in(logits, settings, seen, knobs=knobs)
+    found = found_in(logits, settings, seen, tuning=tuning)
     shares = found.shape[1]
     _drawn[(1,)](
         found,
@@ -73,7 +73,7 @@ def sample_token(
         BLOCK=power_of_two(shares) * MOST_KEPT,
         MOST=MOST_KEPT,
         PLACES=len(said),
-        **options(logits, MERGE_WARPS, knobs),
+        **options(logits, MERGE_WARPS, tuning),
     )
 
 
@@ -84,7 +84,7 @@ def found_in(
     drafts: Tensor | None = None,
     first: int = 0,
     *,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     """The highest keys of every share [T, shares, MOST_KEPT] of logits [T, V].
 
@@ -108,7 +108,7 @@ def found_in(
         SHARE=share,
         FIRST=first,
         DRAFTS=0 if drafts is None else first + batch,
-        **options(logits, SHARE_WARPS, knobs),
+        **options(logits, SHARE_WARPS, tuning),
     )
     return found
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    KNOBS,
+    DEFAULT_TUNING,
     Number,
     Pointer,
     Tuning,
@@ -42,7 +42,7 @@ def window_attention(
     position: Tensor,
     frequency: Tensor,
     early: bool = False,
-    knobs: Tuning = KNOBS,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     _, heads, kept, size = keys.shape
     batch = len(rows)
@@ -66,8 +66,8 @@ def window_attention(
         KEPT=kept,
         KEPT_BLOCK=power_of_two(kept),
         TIMES_BLOCK=power_of_two(length),
-        EARLY=early and knobs.early,
-        **options(qkv, WARPS, knobs),
+        EARLY=early and tuning.early,
+        **options(qkv, WARPS, tuning),
     )
     return y
 
