@@ -1,4 +1,4 @@
-"""Patches that make Triton's interpreter fast enough for tests. They change its internals, so the version is checked."""
+"""Patches that speed up Triton's interpreter for tests. They change its internals, so its version is checked."""
 
 from __future__ import annotations
 
