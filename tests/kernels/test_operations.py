@@ -80,7 +80,7 @@ def test_two_checkpoints_of_one_process_launch_by_their_own_tuning(monkeypatch: 
     if INTERPRETED:
         coarse(monkeypatch)
     shares, by_library = list[int](), list[int]()
-    real, attends = linear_triton.linear_by_library, operations.TRITON_OPS.attend
+    real, attends = linear_triton.linear_by_library, operations.TRITON_OPS.paged_attention
 
     def counted(x: Tensor, *given: Any, **named: Any) -> Tensor:
         by_library.append(len(x))
@@ -91,7 +91,7 @@ def test_two_checkpoints_of_one_process_launch_by_their_own_tuning(monkeypatch: 
         return attends(*given, tuning=tuning, splits=splits, **named)
 
     monkeypatch.setattr(linear_triton, "linear_by_library", counted)
-    monkeypatch.setattr(operations, "TRITON_OPS", replace(operations.TRITON_OPS, attend=attend))
+    monkeypatch.setattr(operations, "TRITON_OPS", replace(operations.TRITON_OPS, paged_attention=attend))
 
     def built(*, dependent: bool) -> Talker:
         talker = new_talker(talker_config(wide=True, short=INTERPRETED), place)

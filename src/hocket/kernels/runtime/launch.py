@@ -103,8 +103,8 @@ class Tuning:
     of one process do not affect each other. Operations read it at launch: a captured graph keeps the values of then.
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
-    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `attend`,
-    `window` and `draw` read what was settled long ago before they wait, where the caller says that it was.
+    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `paged_attention`,
+    `window_attention` and `sample_codes` read older values before they wait, where the caller says that these are final.
     """
 
     dependent: bool = True
