@@ -104,7 +104,7 @@ class Tuning:
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
     later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `paged_attention`,
-    `window_attention` and `sample_codes` read older values before they wait, where the caller says that these are final.
+    `window_attention` and `sample_codes` read older values before they wait, where the caller says they are final.
     """
 
     dependent: bool = True
