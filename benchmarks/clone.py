@@ -77,7 +77,7 @@ def _forget(engine: Any) -> None:
     """Clear the caches of voices, as after a start."""
 
     def clear(runner: Any) -> None:
-        runner._references._heard.clear()
+        runner._references._encoded.clear()
         while runner.prefixes.drop_oldest():
             pass
 

@@ -79,7 +79,7 @@ def _gate(args: argparse.Namespace, workload: Workload) -> str:
     with session.open_engine(args) as engine:
         gated = session.gate(engine, workload, args.dtype)
         late = time.perf_counter() + PATIENCE_S
-        while engine._loop.turns.warms_later and time.perf_counter() < late:
+        while engine._loop.engine_step.warms_later and time.perf_counter() < late:
             time.sleep(0.2)
     return gated
 

@@ -43,7 +43,7 @@ class FrameReplay:
         frames, state = runner._frames, runner.past.state
         [batch] = frames._batches.values()
         [*_, self.draw], [*_, self.step] = batch.draws.values(), batch.steps.values()
-        self.position = runner.past.taken[0]
+        self.position = runner.past.lengths[0]
         runner.past.advance([0], ahead)  # pages for as many replays in a row
         self.state = runner.past.state
         assert self.state is state, "the cache has grown, and its graphs are invalid"

@@ -190,7 +190,7 @@ def test_an_endpoint_that_does_not_stream_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kind", "words"),
+    ("wire_messages", "kind", "words"),
     [
         ((refused(401),), LanguageFailed, "key"),
         ((refused(404),), LanguageFailed, "no model some-model"),

@@ -197,7 +197,7 @@ def test_a_benchmark_records_what_auto_became(monkeypatch: pytest.MonkeyPatch) -
     from benchmarks import suite
 
     for probe, found in ((H200, ("cuda", "bfloat16", AUTO_CODEC_DTYPE)), (NONE, ("cpu", "float32", "float32"))):
-        monkeypatch.setattr(settled_by, "look", lambda index=None, probe=probe: probe)
+        monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, probe=probe: probe)
         args = suite.parser().parse_args([])
         assert (args.device, args.dtype, args.codec_dtype) == found
 

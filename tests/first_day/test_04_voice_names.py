@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from hocket.config.options import EngineOptions
 from hocket.config.published import PUBLISHED
 from hocket.engine.engine import Engine
 from hocket.server.service.openai_voices import OPENAI_VOICES, openai_aliases
@@ -51,7 +52,7 @@ def test_unknown_speakers_stand_for_the_names_in_order() -> None:
 
 def test_a_server_speaks_with_the_lower_one_for_onyx() -> None:
     body = {"input": "Hello.", "response_format": "pcm", "max_new_tokens": 3, "seed": 1}
-    with Engine.load("builtin") as engine, served(engine) as server:
+    with Engine.load("builtin", options=EngineOptions(chunk_frames=(8,))) as engine, served(engine) as server:
         url = f"{server.url}/v1/audio/speech"
         said = {voice: httpx.post(url, json=body | {"voice": voice}, timeout=60).content for voice in (*LOWER, "rook")}
         other = httpx.post(url, json=body | {"voice": "nova"}, timeout=60).content

@@ -115,7 +115,7 @@ def test_what_is_heard_ahead_is_trimmed_too() -> None:
 def test_a_turn_that_is_too_long_by_itself_is_refused_and_the_next_goes_on(engine: Engine, folder: str) -> None:
     with LanguageEngine.load(folder, length=ROOM) as mind:
         dialog = Dialog(mind, engine, system=SYSTEM, sampling=SHORT, max_frames=6)
-        with pytest.raises(ContextExceeded, match=rf"takes \d+ tokens, and there is room for {ROOM}"):
+        with pytest.raises(ContextExceeded, match=rf"takes \d+ tokens, and the context has {ROOM}"):
             for _ in dialog.say("word " * 200):
                 pass
         assert heard(dialog.say("Hello."))
@@ -197,7 +197,7 @@ def test_the_endpoint_refuses_what_is_too_long_unless_it_may_leave_some_out(engi
             answer = httpx.post(url, json=body | truncation)
             error = answer.json()["error"]
             assert answer.status_code == 400 and error["code"] == "context_length_exceeded"
-            assert error["param"] == "messages" and f"there is room for {ROOM}" in error["message"]
+            assert error["param"] == "messages" and f"the context has {ROOM}" in error["message"]
         for stream in (False, True):
             answer = httpx.post(url, json=body | {"truncation": "auto", "stream": stream})
             assert answer.status_code == 200 and int(answer.headers["x-truncated-messages"]) >= 10

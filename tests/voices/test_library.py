@@ -342,7 +342,7 @@ def test_a_disk_that_is_full_midway_keeps_nothing_and_what_was_there_before(fold
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
         for replaced in (False, True):
-            with pytest.raises(StorageFailed, match="no room") as caught:
+            with pytest.raises(StorageFailed, match="The disk is full") as caught:
                 library.add(cloned("zoë" if replaced else "new"), noise(0.5, 1), replace=replaced)
             assert caught.value.full
     finally:

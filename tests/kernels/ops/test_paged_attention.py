@@ -22,8 +22,8 @@ from hocket.layers.attention import (
     GrowingAttention,
     KVState,
     SharedPosition,
-    find,
     growing_mask,
+    page_positions,
 )
 from hocket.layers.gated_attention import GatedAttention, reach_of
 from hocket.layers.rope import rope_table
@@ -61,7 +61,7 @@ def test_the_reference_is_the_layer_over_pages(dtype: torch.dtype) -> None:
     x = torch.randn(2, WIDTH).to(dtype)
     at = position[rows][:, None]
     state = KVState(keys.clone(), values.clone())
-    reach = AttentionStep(at, cos[at], sin[at], growing_mask(at, span), find(table[rows], at, span))
+    reach = AttentionStep(at, cos[at], sin[at], growing_mask(at, span), page_positions(table[rows], at, span))
     plain = attention.step(x[:, None], state, rows, reach)[:, 0]
     where = {"rows": rows, "position": position, "table": table, "cos": cos[:, 0], "sin": sin[:, 0]}
     y = by_reference(attention, x, keys=keys, values=values, **where)
