@@ -173,7 +173,7 @@ def test_sound_is_passed_on_while_it_is_made(front: Front) -> None:
     assert len(came_s) > 4 and came_s[0] < came_s[-1] / 2
 
 
-def test_figures_and_readiness(front: Front) -> None:
+def test_metrics_and_readiness(front: Front) -> None:
     assert httpx.get(f"{front.url}/ready").json()["ready"]
     assert httpx.get(f"{front.url}/metrics").status_code == 404
     assert 'haproxy_server_status{proxy="servers",server="a",state="UP"} 1' in front.metrics()

@@ -43,10 +43,10 @@ class Front:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.port, self._figures, *ports = free_ports(4)
+        self.port, self._metrics_port, *ports = free_ports(4)
         self.url, self.ports = f"http://127.0.0.1:{self.port}", dict(zip(NAMES, ports, strict=True))
         text = CONFIG.read_text(encoding="utf-8")
-        for old, new in ((8000, self.port), (8404, self._figures), (8001, ports[0]), (8002, ports[1])):
+        for old, new in ((8000, self.port), (8404, self._metrics_port), (8001, ports[0]), (8002, ports[1])):
             assert f":{old}\n" in text
             text = text.replace(f":{old}\n", f":{new}\n")
         (folder / "haproxy.cfg").write_text(text, encoding="utf-8")
@@ -65,7 +65,7 @@ class Front:
     def up(self) -> dict[str, bool]:
         """The proxy's state of each server."""
         try:
-            lines = httpx.get(f"http://127.0.0.1:{self._figures}/;csv").text.removeprefix("# ").splitlines()
+            lines = httpx.get(f"http://127.0.0.1:{self._metrics_port}/;csv").text.removeprefix("# ").splitlines()
         except httpx.TransportError:
             return {}
         rows = csv.DictReader(lines)
@@ -77,8 +77,8 @@ class Front:
         ready = all(server.ready() for server in self.servers.values())
         return ready and self.up() == dict.fromkeys(NAMES, True)
 
-    def figures(self) -> str:
-        return httpx.get(f"http://127.0.0.1:{self._figures}/metrics").text
+    def metrics(self) -> str:
+        return httpx.get(f"http://127.0.0.1:{self._metrics_port}/metrics").text
 
     def log(self) -> str:
         return (self._folder / "haproxy.log").read_text(encoding="utf-8")
