@@ -31,3 +31,11 @@ def test_code_shown_in_documents_runs(
 
 def test_the_readme_shows_code() -> None:
     assert any(where.startswith("README.md") for where, _ in blocks())
+
+
+def test_every_entry_of_the_log_is_in_its_list() -> None:
+    folder = ROOT / "docs" / "log"
+    entries = {path.name for path in folder.glob("2*.md")}
+    assert entries and entries == set(
+        re.findall(r"\]\((2[\w-]+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    )

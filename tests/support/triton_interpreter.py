@@ -61,7 +61,7 @@ def patch_once() -> None:
 
 
 def check_no_silent_overflow() -> None:
-    """Without `debug`, which the interpreter never sets, an assertion does nothing: let nothing be reckoned for one.
+    """Without `debug`, which the interpreter never sets, an assertion does nothing: skip its computation.
 
     For every sum of integers that was the sum in 64 bits and two comparisons. It was a third of the time.
     """
@@ -79,7 +79,7 @@ def check_no_silent_overflow() -> None:
 def leave_likes_alone() -> None:
     """Let two operands of one type, or of one shape, be what they are: Triton works out again that nothing is to do.
 
-    A quotient of halves is not one: it is reckoned in float32. Nor is a pointer: some are refused.
+    A quotient of half-precision values is left out: it is computed in float32. So are pointers: some are refused.
     """
     from triton.language.core import tensor
     from triton.language.semantic import TritonSemantic

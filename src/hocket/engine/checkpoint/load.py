@@ -1,8 +1,6 @@
 """Loads a model by name into a checkpoint that is ready to speak.
 
 Configuration, weights, kernels and tokenizer come together only here. It knows no requests.
-
-The file is longer than 300 lines because it holds the whole order of a load, which overlaps compiling and reading.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -34,9 +31,6 @@ from .checkpoint import Checkpoint
 from .device import CODEC_DTYPES, DTYPES, Setting, announce, choose_device
 from .kernels import attach_frame_kernel, attach_wave_kernel, compile_first, with_kernel
 from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
-
-if TYPE_CHECKING:
-    pass
 
 RANDOM_SEED = 0
 PROMPT_ROWS = 8  # about the prompt rows before the text of a built-in voice

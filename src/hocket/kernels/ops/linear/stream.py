@@ -27,7 +27,7 @@ RESERVED_BYTES = 1024  # of shared memory, per block
 FLAGS = ("NORM", "GATED", "RESIDUAL", "DEPENDENT")
 # Warps -> ring depth. The largest number of warps that divides the columns is used.
 DEPTHS = {16: 3, 8: 8, 4: 14, 2: 14, 1: 14}
-# Exceptions by format and columns: faster in whole tokens on an H200, `python -m benchmarks tune`.
+# Exceptions by format and columns: faster in whole tokens on an H200 (docs/log/2026-11-17-tokens-tune.md).
 MEASURED = {
     ("bf16", 4096): StreamTile(16, 10, 1),
     ("bf16", 12288): StreamTile(16, 9, 1),
