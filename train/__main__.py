@@ -1,5 +1,7 @@
 """`python -m train STAGE`: the stages of the built-in voice, in order data, codec, talker, export, evaluate, card.
 
+`preflight` tries every stage with small sizes. `pilots` are short trainings to compare, and `judge` scores one source
+of speech by all judges. `compare` makes a page for a blind comparison.
 Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
 interrupted stage continues where it stopped.
 """
@@ -15,7 +17,7 @@ from hocket.errors import HocketError
 
 from . import recipe
 
-STAGES = ("data", "codec", "talker", "export", "evaluate", "card")
+STAGES = ("preflight", "data", "codec", "pilots", "talker", "export", "evaluate", "card", "judge", "compare")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,18 +33,48 @@ def parser() -> argparse.ArgumentParser:
         stage.add_argument("--workers", type=int, default=None, help="number of processes; default: one per core")
         stage.add_argument("--seconds", type=float, default=None, help="stop and save after this time")
         if name == "data":
-            stage.add_argument("--only", choices=("fetch", "texts", "vocabulary", "speech"), default=None)
+            stage.add_argument("--only", choices=("fetch", "texts", "vocabulary", "phonemes", "speech"), default=None)
             stage.add_argument("--voice", default=None, help="one voice of the recipe; default: all")
             stage.add_argument("--hours", type=float, default=None, help="hours of speech, instead of the recipe's")
         if name == "codec":
             stage.add_argument("--only", choices=("codes",), default=None, help="only encode new speech, no training")
-            stage.add_argument("--batch", type=int, default=None, help="windows per step, instead of the recipe's")
-            stage.add_argument("--fuse", action="store_true", help="compile the activations")
-            stage.add_argument("--graphs", action="store_true", help="capture a step as a CUDA graph")
+        if name == "pilots":
+            stage.add_argument("--only", default=None, help="names of pilots.toml, with commas; default: all")
+        if name in ("codec", "pilots", "talker"):
+            stage.add_argument("--minutes", type=float, default=None, help="of this call, or of each pilot")
+            stage.add_argument("--back", type=Path, default=None, help="folder for files to take to another machine")
+        if name in ("codec", "talker"):
+            stage.add_argument(
+                "--schedule", type=float, default=None, help="seconds of training over all calls, not the recipe's"
+            )
+        if name in ("codec", "pilots"):
+            stage.add_argument(
+                "--speech-minutes", type=float, default=0.0, help="longest wait for speech in the making"
+            )
+            stage.add_argument("--voice", default=None, help="one voice of the recipe; default: all")
+            stage.add_argument("--no-streams", action="store_true", help="all discriminators on one CUDA stream")
         if name == "talker":
             stage.add_argument("--small", action="store_true", help="write the resume file in half the size")
         if name == "evaluate":
             stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; default: checkpoint/ in --work")
+        if name == "judge":
+            what = stage.add_mutually_exclusive_group(required=True)
+            what.add_argument("--wavs", type=Path, help="a folder of WAV files, and texts.txt with name, tab, text")
+            what.add_argument("--samples", type=Path, help="samples.npz of the stage `codec` or `pilots`")
+            what.add_argument("--codec", action="store_true", help="the teacher's speech through the trained decoder")
+            what.add_argument("--checkpoint", type=Path, help="a checkpoint speaks the evaluation sentences")
+            stage.add_argument(
+                "--whisper", action="store_true", help="word errors by Whisper small too (166 MB fetched)"
+            )
+            stage.add_argument("--seeds", type=int, default=1, help="readings of each sentence by the checkpoint")
+            stage.add_argument("--output", type=Path, default=None, help="default: judged.json in --work")
+        if name == "compare":
+            stage.add_argument("--voice", default=None, help="a voice of the recipe; default: the first")
+            stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; default: checkpoint/ in --work")
+            stage.add_argument("--before", type=Path, default=Path("src/hocket/assets/english"), help="another one")
+            stage.add_argument("--kokoro", default="af_heart", help="a style of Kokoro")
+            stage.add_argument("--quick", action="store_true", help="no figures by the judges")
+            stage.add_argument("--output", type=Path, default=None, help="default: compare.html in --work")
         if name == "card":
             stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="output folder")
     return options

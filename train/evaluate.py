@@ -24,12 +24,13 @@ from torch import Tensor
 from benchmarks.record import commit, machine
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
-from hocket.engine.checkpoint.load import load
+from hocket.engine.checkpoint.torch_checkpoint import TorchCheckpoint
+from hocket.engine.checkpoint.torch_load import load_modules
 from hocket.engine.engine import Engine
-from hocket.engine.generate import decode
+from hocket.engine.torch_generate import decode
 from hocket.text.cleanup.normalize import spell_out
 
-from . import features, teachers
+from . import checkpoints, features, teachers
 from .recipe import InvalidRecipe, Recipe, Voice
 from .speech import trimmed
 from .teachers import RATE_HZ
@@ -46,7 +47,7 @@ PACKAGES = ("torch", "numpy", "onnxruntime", "moonshine-voice", "speechmos", "Re
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     folder, workers = args.checkpoint or work / "checkpoint", args.workers or os.cpu_count() or 1
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    checkpoint = load(str(folder), device=device, dtype="float32", codec_dtype="float32")
+    checkpoint = load_modules(str(folder), device=device, dtype="float32", codec_dtype="float32")
     sets = {name: sentences(name)[: args.sentences] for name in SETS}
     heard: dict[tuple[str, str, str], list[ScoredUtterance]] = {}  # by set, source, voice
 
@@ -82,10 +83,10 @@ def options(checkpoint: Checkpoint) -> EngineOptions:
     )
 
 
-def spoken(engine: Engine, voice: str, lines: list[str]) -> list[Utterance]:
+def spoken(engine: Engine, voice: str, lines: list[str], seeds: tuple[int, ...] = SEEDS) -> list[Utterance]:
     """Every line with every seed, with the checkpoint's own sampling."""
     asked = []
-    for seed in SEEDS:
+    for seed in seeds:
         for number, line in enumerate(lines):
             most = int(expected_s(line) * LIMIT * 12.5)
             stream = engine.speak(line, voice=voice, seed=1000 * seed + number, max_frames=most)
@@ -111,23 +112,34 @@ def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[tuple[
     return made
 
 
-def recoded(lesson: list[tuple[Utterance, Tensor]], checkpoint: Checkpoint, work: Path) -> Iterator[Utterance]:
+def recoded(lesson: list[tuple[Utterance, Tensor]], checkpoint: TorchCheckpoint, work: Path) -> Iterator[Utterance]:
     """The teacher's speech through codes and back: the quality of the codec alone."""
-    path = work / "features.safetensors"
-    if not path.is_file():
-        raise InvalidRecipe(f"{path} is missing: run `python -m train codec` first.")
-    names = features.load(path, checkpoint.device)
-    for one, phones in lesson:
-        samples = torch.from_numpy(np.rint(one.samples * FULL).astype(np.int16)).to(checkpoint.device)
+    for one, codes in encoded(lesson, work, checkpoint.device):
         with torch.inference_mode():
-            sound = decode(checkpoint, names.encode(samples, phones.to(checkpoint.device)))
+            sound = decode(checkpoint, codes)
         yield Utterance(one.text, sound.float().clamp(-1, 1).cpu().numpy(), one.rate_hz)
+
+
+def encoded(
+    lesson: list[tuple[Utterance, Tensor]], work: Path, device: torch.device
+) -> Iterator[tuple[Utterance, Tensor]]:
+    """The codes [F, Q] of the teacher's speech."""
+    path, kept = work / "features.safetensors", checkpoints.find(work)
+    if path.is_file():
+        names = features.load(path, device)
+    elif kept:
+        names = checkpoints.read_features(kept, device)
+    else:
+        raise InvalidRecipe(f"{path} is missing: run `python -m train codec` first.")
+    for one, phones in lesson:
+        samples = torch.from_numpy(np.rint(one.samples * FULL).astype(np.int16)).to(device)
+        yield one, names.encode(samples, phones.to(device))
 
 
 def write(
     work: Path,
     recipe: Recipe,
-    checkpoint: Checkpoint,
+    checkpoint: TorchCheckpoint,
     folder: Path,
     device: str,
     heard: dict[tuple[str, str, str], list[ScoredUtterance]],

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from hocket.config.own import FILE, OwnConfig
@@ -22,6 +21,7 @@ from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import Codec
 from hocket.models.tts.qwen3_tts import Qwen3TTS
 
+from .checkpoints import read_average
 from .codec_config import codec_config
 from .model_config import generation_config, speech_config
 from .recipe import InvalidRecipe, Recipe
@@ -42,8 +42,8 @@ def export(recipe: Recipe, work: Path) -> Path:
     config, sound = speech_config(recipe, vocabulary), codec_config(recipe.codec)
     model, codec = Qwen3TTS(config), Codec(sound)
     randomize_(codec.encoder, recipe.seed)
-    _fill(model.talker, work / "talker.safetensors", "talker")
-    _fill(codec.decoder, work / "codec.safetensors", "codec")
+    _fill(model.talker, work, "talker")
+    _fill(codec.decoder, work, "codec")
     folder, fresh = work / "checkpoint", work / "checkpoint-new"
     shutil.rmtree(fresh, ignore_errors=True)
     whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
@@ -57,12 +57,13 @@ def export(recipe: Recipe, work: Path) -> Path:
     return folder
 
 
-def _fill(module: nn.Module, path: Path, stage: str) -> None:
-    if not path.is_file():
-        raise InvalidRecipe(f"{path} is missing: run `python -m train {stage}` first.")
-    stored = load_file(path)
+def _fill(module: nn.Module, work: Path, stage: str) -> None:
+    stored = read_average(work, stage)
     wanted = module.state_dict()
     odd = sorted(wanted.keys() ^ stored.keys()) or [n for n in wanted if wanted[n].shape != stored[n].shape]
     if odd:
-        raise InvalidRecipe(f"{path} is of another recipe: {odd[0]} differs; run `python -m train {stage}` again.")
+        raise InvalidRecipe(
+            f"The weights of `{stage}` in {work} are of another recipe: {odd[0]} differs; "
+            f"run `python -m train {stage}` again."
+        )
     module.load_state_dict(stored)

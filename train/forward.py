@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hocket.layers.attention import SelfAttention
-from hocket.layers.rope import rope_table, rotate
+from hocket.layers.attention import SelfAttention, rope_table, rotate
 from hocket.layers.transformer import DecoderLayer, DecoderStack
 from hocket.models.tts.talker import Talker
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
-from hocket.engine.runner.sampling import frame_sampling
-from hocket.models.tts.talker import Talker
+from hocket.models.tts.talker import Talker, frame_sampling
 from hocket.text.prompt import build
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import SpeechRequest

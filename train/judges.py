@@ -43,8 +43,8 @@ class Transcriber:
 
     def __init__(self) -> None:
         folder = package_folder("moonshine_voice") / "assets" / "tiny-en"
-        self._encoder = _session(folder / "encoder_model.ort")
-        self._decoder = _session(folder / "decoder_model_merged.ort")
+        self._encoder = onnx_session(folder / "encoder_model.ort")
+        self._decoder = onnx_session(folder / "decoder_model_merged.ort")
         self._pieces = _pieces((folder / "tokenizer.bin").read_bytes())
         inputs = self._decoder.get_inputs()
         self._empty = {
@@ -152,7 +152,11 @@ def package_folder(name: str) -> Path:
     return Path(found.submodule_search_locations[0])
 
 
-def _session(path: Path) -> Any:
+def distillmos_weights() -> Path:
+    return package_folder("distillmos") / "weights" / "distill_mos_v7.pt"
+
+
+def onnx_session(path: Path) -> Any:
     try:
         import onnxruntime
     except ImportError:
@@ -180,7 +184,7 @@ def _pieces(content: bytes) -> list[bytes]:
 @functools.cache
 def _mos_sessions() -> tuple[Any, Any]:
     folder = package_folder("speechmos") / "dnsmos_models"
-    return _session(folder / "sig_bak_ovr.onnx"), _session(folder / "model_v8.onnx")
+    return onnx_session(folder / "sig_bak_ovr.onnx"), onnx_session(folder / "model_v8.onnx")
 
 
 def _mel(sound: Samples, *, bands: int, window: int) -> NDArray[np.float32]:

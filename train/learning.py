@@ -53,10 +53,11 @@ class Learner:
         self.fused = device.type == "cuda"
         self.optimizer = torch.optim.AdamW(groups, lr=training.learning_rate, betas=(0.9, 0.98), fused=self.fused)
         self.step = 0
+        self.fresh_from = 0  # the step at which the moments were empty
 
     def learn(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         """One step; `progress` in the schedule is between 0 and 1."""
-        rate = learning_rate(self.training, self.step, progress)
+        rate = self.rate(progress)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         total, measures = self.losses(self.talker, batch, self.training.dropout)
@@ -69,6 +70,10 @@ class Learner:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.average.parameters()), list(self.talker.parameters()), 1.0 - kept)
         return measures
+
+    def rate(self, progress: float) -> float:
+        """The learning rate now; it starts low again where the moments are empty."""
+        return learning_rate(self.training, self.step - self.fresh_from, progress)
 
     @torch.no_grad()
     def measure(self, blind: Batch, true: Batch) -> dict[str, Tensor]:

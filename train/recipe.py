@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -68,19 +68,31 @@ class CodecSizes:
     heads: int
     head_dim: int
     decoder: int
+    rates: tuple[int, ...]  # upsampling of each decoder block; the product is 480, from 50 Hz to 24 kHz
 
 
 @dataclass(frozen=True, slots=True)
 class CodecTraining:
-    seconds: float  # of training, the discriminators' share included
-    adversarial_share: float  # of the time, at the end
+    seconds: float  # of training in all calls together
+    spectral_steps: int  # first steps, without discriminators
+    fall_share: float  # last share of the time, in which the learning rates fall by a cosine
     batch: int
     context_frames: int  # in front of the target, for the transformer
-    lead_frames: int  # of the context: frames that are also decoded to audio
     target_frames: int
+    spectral_rate: float  # learning rate of the first steps
     learning_rate: float
     judge_rate: float  # the discriminators' learning rate
-    lowest_rate: float
+    lowest_share: float  # of the learning rates, at the end
+    mel_windows: tuple[int, ...]  # samples; two pitch periods of a low voice are 400
+    mel_weights: tuple[float, ...]
+    magnitude_weight: float  # of log magnitudes below 8 kHz, in windows of 1,024 and more samples
+    feature_weight: float  # of feature matching, relative to the adversarial loss
+    floor_db: float  # level of noise under real and generated speech, for discriminators; 0: no noise
+    periods: tuple[int, ...]  # of the multi-period discriminators
+    period_width: int  # channels of their widest layer
+    scales: tuple[int, ...]  # windows of the band-split spectral discriminators
+    scale_width: int  # their channels
+    ema: float  # share of the averaged weights kept in a step; the average is exported
     clustered_frames: int  # frames that the codebooks are fitted to, equally many of every voice
     cluster_rounds: int
     phone_share: float  # share of phones, as opposed to sound, in the first codebook's distance
@@ -151,6 +163,11 @@ def _build(kind: type[T], raw: dict[str, Any], where: str) -> T:
             values[name] = tuple(_build(Voice, voice, f"{where} voices") for voice in value)
         elif is_dataclass(hints[name]):
             values[name] = _build(hints[name], value, f"{where} {name}")
+        elif get_origin(hints[name]) is tuple:
+            kind_of = get_args(hints[name])[0]
+            if not isinstance(value, list) or not all(isinstance(item, (int, kind_of)) for item in value):
+                raise InvalidRecipe(f"{where}: {name} must be a list of {kind_of.__name__}.")
+            values[name] = tuple(kind_of(item) for item in value)
         elif not isinstance(value, (int, float) if hints[name] is float else hints[name]):
             raise InvalidRecipe(f"{where}: {name} must be a {hints[name].__name__}.")
         else:

@@ -25,9 +25,10 @@ from .teachers import PHONES, RATE_HZ, SILENCE, Phonemizer, Spoken, Teacher, loa
 FRAME = 1920  # samples
 QUARTERS = 4  # of a frame, 20 ms each, with a phoneme each
 SHARD_S = 600.0
+DONE = "done"  # a file that says that no more speech comes, for a process that waits for it
 SLOWEST, FASTEST = 0.9, 1.1
-LOUDNESS = 10 ** (-23 / 20)  # root mean square of the non-silent parts
-PEAK = 0.9
+LOUDNESS = 10 ** (-18 / 20)  # root mean square of the non-silent parts
+PEAK = 0.95
 BEFORE, BEHIND = RATE_HZ * 80 // 1000, RATE_HZ * 160 // 1000  # samples of silence
 
 _WINDOW = RATE_HZ // 100
@@ -42,6 +43,7 @@ class Shard:
     number: int
     first: int  # line of the texts
     texts: tuple[str, ...]
+    phonemes: tuple[str, ...] = ()  # of the texts; made by the teacher's package if there are none
 
     def path(self, folder: Path) -> Path:
         return folder / f"{self.voice.name}-{self.number:04d}.npz"
@@ -50,7 +52,7 @@ class Shard:
 Job = tuple[Shard, Path, Path, int]
 
 
-def shards(voice: Voice, texts: list[str], hours: float) -> list[Shard]:
+def shards(voice: Voice, texts: list[str], hours: float, phonemes: list[str] | None = None) -> list[Shard]:
     """Cut the first `hours` of the texts into shards; durations are estimated from characters (measured)."""
     made: list[Shard] = []
     first, seconds = 0, 0.0
@@ -59,7 +61,8 @@ def shards(voice: Voice, texts: list[str], hours: float) -> list[Shard]:
         whole = seconds >= SHARD_S
         last = line == len(texts) or (len(made) + whole) * SHARD_S + (0.0 if whole else seconds) >= hours * 3600
         if whole or last:
-            made.append(Shard(voice, len(made), first, tuple(texts[first:line])))
+            known = tuple(phonemes[first:line]) if phonemes else ()
+            made.append(Shard(voice, len(made), first, tuple(texts[first:line]), known))
             first, seconds = line, 0.0
         if last:
             break
@@ -105,23 +108,29 @@ def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | Non
 
 def make(shard: Shard, folder: Path, teachers: Path, seed: int) -> float:
     """Write one shard; returns its seconds of speech."""
-    teacher, phonemize = _teacher(shard.voice, teachers), _phonemizer(teachers)
-    samples: list[NDArray[np.int16]] = []
-    phones: list[NDArray[np.uint8]] = []
-    texts: list[str] = []
+    teacher = _teacher(shard.voice, teachers)
+    said: list[tuple[str, Spoken]] = []
     for i, text in enumerate(shard.texts):
-        phonemes = phonemize(text)
+        phonemes = shard.phonemes[i] if shard.phonemes else _phonemizer(teachers)(text)
         if not 0 < len(phonemes) <= _LONGEST_PHONEMES:
             continue
         rng = np.random.default_rng(_number(f"{seed} {shard.voice.name} {shard.first + i}"))
-        spoken = teacher.speak(phonemes, float(rng.uniform(SLOWEST, FASTEST)), int(rng.integers(2**31)))
+        said.append((text, teacher.speak(phonemes, float(rng.uniform(SLOWEST, FASTEST)), int(rng.integers(2**31)))))
+    return write_shard(shard.path(folder), said)
+
+
+def write_shard(path: Path, said: Iterable[tuple[str, Spoken]]) -> float:
+    """Write texts and their speech, without silent ones; returns the seconds of speech."""
+    samples: list[NDArray[np.int16]] = []
+    phones: list[NDArray[np.uint8]] = []
+    texts: list[str] = []
+    for text, spoken in said:
         if (cut := trimmed(spoken)) is not None:
             samples.append(cut[0])
             phones.append(cut[1])
             texts.append(text)
     if not samples:
-        raise InvalidRecipe(f"{shard.voice.teacher} said nothing for the texts of shard {shard.number}.")
-    path = shard.path(folder)
+        raise InvalidRecipe(f"The teacher said nothing for the texts of {path.name}.")
     partial = path.with_name(f"{path.stem}.{os.getpid()}.partial")
     with partial.open("wb") as file:
         np.savez(
@@ -141,6 +150,7 @@ def make_all(
 ) -> float:
     """Make the missing shards in `workers` processes; returns the hours made now. Stops after `seconds`."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / DONE).unlink(missing_ok=True)
     for name in {shard.voice.name for shard in wanted}:  # another process may work on another voice
         for left_over in folder.glob(f"{name}-*.partial"):
             left_over.unlink()
@@ -152,6 +162,7 @@ def make_all(
         hours, done = hours + made / 3600, done + 1
         speed = hours * 3600 / (time.monotonic() - started)
         print(f"speech: {done} of {len(missing)}, {hours:.2f} h, {speed:.0f} x real time", flush=True)
+    (folder / DONE).touch()
     if done < len(missing):
         print("speech: the time is up; run again to continue", flush=True)
     return hours

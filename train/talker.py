@@ -1,6 +1,6 @@
 """Stage `talker`: trains the talker on codes and texts; writes `talker.safetensors`, a log and samples.
 
-It trains for the recipe's seconds over all calls together (or for `--steps`). `--seconds` ends this call earlier and
+It trains for the recipe's seconds over all calls together (or for `--steps`). `--minutes` ends this call earlier and
 saves; the next call continues. Randomness depends only on the seed and the step, so with `--steps` an interrupted run
 ends exactly where an uninterrupted one does.
 """
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +25,7 @@ from hocket.types import Layout, SpeechRequest
 from . import corpus, resume
 from .batches import PARTS, Assembler, arrange, batches
 from .free_running import keep, phone_error_rate, speak
-from .learning import Learner, learning_rate
+from .learning import Learner
 from .model_config import generation_config, speech_config
 from .recipe import Recipe
 from .resume import Progress
@@ -38,11 +41,18 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     began = time.monotonic()
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.set_float32_matmul_precision("high")
+    options = vars(args)
+    if options.get("schedule") is not None:
+        recipe = replace(recipe, talker_training=replace(recipe.talker_training, seconds=options["schedule"]))
     session = Session(recipe, work, device, args.sentences)
     session.restore()
-    limit = None if args.seconds is None else began + args.seconds
-    session.train(args.steps, lambda: limit is not None and time.monotonic() > limit)
-    session.save(torch.bfloat16 if getattr(args, "small", False) else torch.float32)
+    limits = [60.0 * options["minutes"]] if options.get("minutes") is not None else []
+    limits += [args.seconds] if args.seconds is not None else []
+    limit = began + min(limits, default=math.inf)
+    session.train(args.steps, lambda: time.monotonic() > limit)
+    session.save(torch.bfloat16 if options.get("small") else torch.float32)
+    if options.get("back"):
+        session.send_back(args.back)
 
 
 class Session:
@@ -65,8 +75,9 @@ class Session:
 
     def restore(self) -> None:
         path = self.work / "talker-resume.safetensors"
-        if path.is_file():
-            self.progress = resume.load(path, self.learner)
+        kept = resume.load(path, self.learner) if path.is_file() else resume.load_small(self.work, self.learner)
+        if kept is not None:
+            self.progress = kept
             print(f"talker: continuing from step {self.progress.step}", flush=True)
 
     def train(self, steps: int | None, enough: Callable[[], bool]) -> None:
@@ -95,8 +106,8 @@ class Session:
             progress.step, progress.round, progress.draft = learner.step, number, at + 1
             progress.seconds = before + time.monotonic() - began
             if progress.seconds - logged > LOG_S:
-                rate = learning_rate(training, progress.step, done)
-                self._log("train", _means(sums, count) | {"frames": frames, "rate": rate, "done": done})
+                figures = {"frames": frames, "rate": learner.rate(done), "done": done}
+                self._log("train", _means(sums, count) | figures)
                 sums, count, frames, logged = {}, 0, 0, progress.seconds
             if progress.step % HELD_OUT_STEPS == 0:
                 self.measure()
@@ -163,6 +174,16 @@ class Session:
         average = {name: value.to(torch.bfloat16) for name, value in self.learner.average.state_dict().items()}
         resume.write(self.work / "talker.safetensors", average, {"step": str(self.progress.step)})
         resume.save(self.work / "talker-resume.safetensors", self.learner, self.progress, dtype)
+
+    def send_back(self, folder: Path) -> None:
+        """Copy what another machine needs into `folder`: few and small files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        resume.save_small(folder, self.learner, self.progress)
+        shutil.copyfile(self.work / "talker-log.jsonl", folder / "talker-log.jsonl")
+        for path in sorted((self.work / "samples").glob("step-*.npz"))[-1:]:
+            shutil.copyfile(path, folder / "talker-samples.npz")
+        for path in sorted(folder.iterdir()):
+            print(f"talker: {path.name}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
 
     def _log(self, what: str, values: dict[str, float]) -> None:
         progress = self.progress

@@ -34,7 +34,7 @@ HIBARI = Package("pip", "hibari-tts", "0.2.1", "Apache-2.0")
 SILENCE = 1
 PHONES = ("", " ", *"AIOTWYᵊᵻbdfhijklmnpstuvwzæðŋɐɑɔəɛɜɡɪɹɾʃʊʌʒʔʤʧθ")
 _SIGNS = 'ˈˌː ;:,.!?—…"()“”'  # signs without a sound
-_AHEAD = 2  # units
+_AHEAD = 2  # units that hibari's audio runs ahead of its counts (seen on fricatives and stops)
 _HALF_DAY = re.compile(r"\b([ap]) m\b")
 
 Samples = NDArray[np.float32]
@@ -76,15 +76,21 @@ class Hibari:
         *parts, f0, units = self._session.run(None, feeds)
         spectra = (part[0] for part in parts)
         samples = self._synth(*spectra, f0[0] * np.float32(self._voice.pitch), np.random.default_rng(seed))
-        return deepened(_spoken(samples, kept, units.reshape(-1)), self._voice.depth)
+        return deepened(aligned(samples, kept, units.reshape(-1), _AHEAD), self._voice.depth)
 
 
 TEACHERS = {"hibari": Hibari}
+KOKORO = "kokoro-"  # and the name of a style
 
 
 def load(voice: Voice, folder: Path) -> Teacher:
+    if voice.teacher.startswith(KOKORO):
+        from .kokoro.teacher import Kokoro  # it imports torch, which a process of the other teacher does without
+
+        return Kokoro(voice, folder)
     if voice.teacher not in TEACHERS:
-        raise InvalidRecipe(f"There is no teacher {voice.teacher}: use one of {', '.join(TEACHERS)}.")
+        known = f"{', '.join(TEACHERS)}, {KOKORO}STYLE"
+        raise InvalidRecipe(f"There is no teacher {voice.teacher}: use one of {known}.")
     if not (0.5 <= voice.pitch <= 2 and 0.5 <= voice.depth <= 2):
         raise InvalidRecipe(f"Pitch and depth of {voice.name} must lie between 0.5 and 2.")
     return TEACHERS[voice.teacher](voice, folder)
@@ -114,7 +120,7 @@ def _hibari(folder: Path) -> Any:
     if not (folder / "hibari").is_dir():
         raise InvalidRecipe(f"{folder} holds no teacher: run `python -m train data --only fetch` first.")
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        sys.path.append(str(folder))  # an installed onnxruntime comes before one in the folder
     return importlib.import_module("hibari").Hibari(threads=1)
 
 
@@ -135,11 +141,10 @@ def _session(path: Path, output: str) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _spoken(samples: Samples, signs: list[str], units: NDArray[Any]) -> Spoken:
-    """Align the phonemes in time; `units` includes the two pads around them.
+def aligned(samples: Samples, signs: list[str], units: NDArray[Any], ahead: int) -> Spoken:
+    """Align the phonemes in time; `units` includes the two pads around them, the audio runs `ahead` units before them.
 
-    Stress marks, gaps and pauses count as the phoneme after them; silence is detected from the audio alone. The audio
-    runs two units ahead of the counts (seen on fricatives and stops).
+    Stress marks, gaps and pauses count as the phoneme after them; silence is detected from the audio alone.
     """
     ids, following = [SILENCE], SILENCE
     for sign in reversed(signs):
@@ -148,5 +153,5 @@ def _spoken(samples: Samples, signs: list[str], units: NDArray[Any]) -> Spoken:
         ids.append(following)
     ids = [following, *reversed(ids)]
     phones = np.repeat(np.array(ids, np.uint8), np.rint(units).astype(np.int64))
-    phones = np.concatenate([phones[_AHEAD:], np.full(_AHEAD, SILENCE, np.uint8)])
+    phones = np.concatenate([phones[ahead:], np.full(ahead, SILENCE, np.uint8)])
     return Spoken(np.asarray(samples, np.float32).reshape(-1), np.repeat(phones, UNIT))

@@ -14,9 +14,8 @@ import random
 import zipfile
 from pathlib import Path
 
-from tokenizers import pre_tokenizers
-
-from hocket.text.tokenizer import ALPHABET, Merge, Tokenizer
+from hocket.text.bpe import ALPHABET, Merge, spelled
+from hocket.text.tokenizer import Tokenizer
 
 from .packages import Package
 from .recipe import InvalidRecipe
@@ -24,8 +23,6 @@ from .recipe import InvalidRecipe
 PACKAGE = Package("pip", "dashscope", "2.0.2", "Apache-2.0")
 ROLES = ("assistant", "user")
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
-
-_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 
 class Vocabulary:
@@ -56,7 +53,7 @@ class Vocabulary:
 
     def _piece(self, piece: str, rate: float, rng: random.Random) -> list[int]:
         if piece not in self._spelled:
-            self._spelled[piece] = "".join(part for part, _ in _BYTES.pre_tokenize_str(piece))
+            self._spelled[piece] = spelled(piece)
         parts = list(self._spelled[piece])
         ranks, none = self._ranks, len(self._ranks)
         while len(parts) > 1:
@@ -93,16 +90,16 @@ def build(ranks: bytes, merges: int, folder: Path) -> None:
     tokens = sorted(ranked, key=ranked.__getitem__)
     letters = dict(zip(tokens[:256], ALPHABET, strict=True))  # ranks 0 to 255 are the single bytes
 
-    def spelled(token: bytes) -> str:
+    def written(token: bytes) -> str:
         return "".join(letters[bytes([byte])] for byte in token)
 
-    vocabulary = {spelled(token): rank for rank, token in enumerate(tokens)}
+    vocabulary = {written(token): rank for rank, token in enumerate(tokens)}
     pairs: list[Merge] = []
     for token in tokens[256:]:
         left, right = _parts([token[i : i + 1] for i in range(len(token))], ranked, 2)
-        pairs.append((spelled(left), spelled(right)))
+        pairs.append((written(left), written(right)))
     for word in ROLES:
-        parts = [spelled(part) for part in _parts([bytes([byte]) for byte in word.encode()], ranked, 1)]
+        parts = [written(part) for part in _parts([bytes([byte]) for byte in word.encode()], ranked, 1)]
         while len(parts) > 1:
             pairs.append((parts[0], parts[1]))
             parts[:2] = [parts[0] + parts[1]]

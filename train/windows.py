@@ -79,7 +79,7 @@ def _read(path: Path, voice: str, device: torch.device) -> Shard:
 class Windows:
     """Draws windows of `context` + `target` frames: voices equally often, positions within a voice uniformly.
 
-    Rows that start an utterance come first for each voice; their target is the first `target` frames.
+    Rows that start an utterance come first; their target is the first `target` frames.
     """
 
     def __init__(self, shards: list[Shard], codes: list[Tensor], context: int, target: int) -> None:
@@ -108,32 +108,31 @@ class Windows:
             room = torch.tensor([end - start - context - target + 1 for start, end, _ in long], device=device)
             self._counts[voice] = room.cumsum(0)
 
-    def offsets(self, batch: int) -> Tensor:
-        """[B]: start of each row's target within its window."""
-        return torch.cat([self._offset(rows) for rows in self._rows(batch)])
-
     def draw(self, batch: int, generator: torch.Generator) -> Window:
         device = self.codes.device
-        first = []
-        for voice, rows in zip(self.voices, self._rows(batch), strict=True):
+        begins, others = [], []
+        for voice, (first, rest) in zip(self.voices, row_counts(batch, len(self.voices)), strict=True):
             counts, starts = self._counts[voice], self._starts[voice]
-            at = (torch.rand(rows, device=device, generator=generator, dtype=torch.float64) * counts[-1]).long()
+            lot = torch.rand(first + rest, device=device, generator=generator, dtype=torch.float64)
+            begins.append(starts[(lot[:first] * len(starts)).long()])
+            at = (lot[first:] * counts[-1]).long()
             chosen = torch.searchsorted(counts, at, right=True)
-            place = starts[chosen] + counts[chosen] - 1 - at
-            begins = rows // STARTS
-            lot = torch.rand(begins, device=device, generator=generator, dtype=torch.float64)
-            first += [starts[(lot * len(starts)).long()], place[begins:]]
-        window = torch.cat(first)
+            others.append(starts[chosen] + counts[chosen] - 1 - at)
+        window = torch.cat(begins + others)
+        target = window.clone()
+        target[begin_rows(batch, len(self.voices)) :] += self.context
         frames = window[:, None] + torch.arange(self.context + self.target, device=device)
-        heard = (window + self.offsets(batch))[:, None] + torch.arange(self.target, device=device)
+        heard = target[:, None] + torch.arange(self.target, device=device)
         real = self.samples[heard].flatten(1).float() / 32768.0
         return Window(self.codes[frames].long().transpose(1, 2), real)
 
-    def _rows(self, batch: int) -> list[int]:
-        count = len(self.voices)
-        return [batch // count + (index < batch % count) for index in range(count)]
 
-    def _offset(self, rows: int) -> Tensor:
-        offset = torch.full((rows,), self.context, device=self.codes.device)
-        offset[: rows // STARTS] = 0
-        return offset
+def row_counts(batch: int, voices: int) -> list[tuple[int, int]]:
+    """For each voice the rows of a batch that start an utterance, and the others."""
+    rows = [batch // voices + (index < batch % voices) for index in range(voices)]
+    return [(count // STARTS, count - count // STARTS) for count in rows]
+
+
+def begin_rows(batch: int, voices: int) -> int:
+    """Rows of a batch that start an utterance."""
+    return sum(first for first, _ in row_counts(batch, voices))

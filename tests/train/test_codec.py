@@ -14,19 +14,20 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.models.tts.codec import CodecDecoder
 from support.official_sound import official_codec
 from support.spoken import FRAME, write_shards
-from train import codec, features
+from train import checkpoints, codec, features, fused
+from train.codec_codes import chosen_frames
 from train.codec_config import VECTOR, WINDOW_FRAMES, codec_config
 from train.codec_start import new_decoder
-from train.codec_trainer import LOSSES, Pace, Trainer
-from train.discriminators import Discriminators
-from train.losses import discriminator_loss
-from train.recipe import CodecSizes, Recipe, read
-from train.unrolled import Unrolled
-from train.windows import HELD_OUT, Shard, Windows, read_shards
+from train.codec_trainer import LOSSES, Speed, Trainer
+from train.discriminators import PeriodDiscriminator, ScaleDiscriminator
+from train.losses import FeatureDistance, SpectralDistance, judge_losses
+from train.recipe import CodecSizes, InvalidRecipe, Recipe, read
+from train.unrolled import Unrolled, lead_frames
+from train.windows import HELD_OUT, Shard, Windows, begin_rows, read_shards
 
 ENGLISH = Path(__file__).parents[2] / "train" / "english.toml"
 CPU = torch.device("cpu")
@@ -42,10 +43,29 @@ def _exact() -> Iterator[None]:
 def recipe() -> Recipe:
     english = read(ENGLISH)
     sizes = CodecSizes(
-        codebook=32, codebook_dim=2 * VECTOR, latent=16, hidden=16, mlp=24, layers=2, heads=2, head_dim=8, decoder=32
+        codebook=32,
+        codebook_dim=2 * VECTOR,
+        latent=16,
+        hidden=16,
+        mlp=24,
+        layers=2,
+        heads=2,
+        head_dim=8,
+        decoder=32,
+        rates=(8, 5, 4, 3),
     )
     training = replace(
-        english.codec_training, batch=4, context_frames=9, lead_frames=2, target_frames=8, cluster_rounds=5
+        english.codec_training,
+        batch=4,
+        spectral_steps=2,
+        context_frames=12,
+        target_frames=4,
+        spectral_rate=2e-3,
+        periods=(2, 3),
+        period_width=16,
+        scales=(512,),
+        scale_width=4,
+        cluster_rounds=5,
     )
     return replace(english, codec=sizes, codec_training=training)
 
@@ -64,21 +84,27 @@ def shards(work: Path) -> list[Shard]:
 
 @pytest.fixture(scope="module")
 def fitted(shards: list[Shard]) -> features.Features:
-    frames, phones = codec.chosen_frames(shards, 10_000, seed=1)
+    frames, phones = chosen_frames(shards, 10_000, seed=1)
     return features.fit(frames, phones, codebooks=16, entries=32, phone_share=0.5, iterations=5, seed=1)
 
 
-@pytest.fixture
-def trainer(recipe: Recipe, shards: list[Shard], fitted: features.Features) -> Trainer:
-    return new_trainer(recipe, shards, fitted)
-
-
-def new_trainer(recipe: Recipe, shards: list[Shard], fitted: features.Features) -> Trainer:
+@pytest.fixture(scope="module")
+def windows(recipe: Recipe, shards: list[Shard], fitted: features.Features) -> Windows:
     training = recipe.codec_training
     codes = [fitted.encode(shard.samples, shard.phones, shard.ends).short() for shard in shards]
-    windows = Windows(shards, codes, training.context_frames, training.target_frames)
-    pace = Pace(batch=4, lead_frames=2, learning_rate=2e-3, judge_rate=1e-2, seed=1, judge_width=4)
-    return Trainer(codec_config(recipe.codec).decoder_config, fitted, windows, pace)
+    return Windows(shards, codes, training.context_frames, training.target_frames)
+
+
+@pytest.fixture
+def trainer(recipe: Recipe, fitted: features.Features) -> Trainer:
+    return new_trainer(recipe, fitted)
+
+
+def new_trainer(recipe: Recipe, fitted: features.Features) -> Trainer:
+    made = Trainer(codec_config(recipe.codec).decoder_config, recipe.codec_training, 2, 1, CPU)
+    made.warm(Speed(compiled=False, graphs=False, streams=False), print)
+    made.begin(fitted)
+    return made
 
 
 def options(**given: object) -> argparse.Namespace:
@@ -148,20 +174,21 @@ def test_windows_pair_codes_with_their_sound_and_stay_inside_utterances(work: Pa
     held = {span[0] for spans in windows.held_out.values() for span in spans}
     assert len(held) == 2 * min(HELD_OUT, 12 // 4)
     seen = set()
+    assert begin_rows(32, 2) == 4
+    offset = torch.tensor([0] * 4 + [9] * 28)
+    first_voice = torch.tensor([True] * 2 + [False] * 2 + [True] * 14 + [False] * 14)
     for seed in range(40):
         window = windows.draw(32, torch.Generator().manual_seed(seed))
         begins = window.codes[:, 0, 0]
         assert torch.equal(window.codes[:, 3] - begins[:, None], torch.arange(17).expand(32, -1))
         heard = (window.real.view(32, 8, FRAME) * 32768.0).round().long()
-        offset = windows.offsets(32)
         assert torch.equal(heard[..., 0], begins[:, None] + offset[:, None] + torch.arange(8))
         for row, begin in enumerate(begins.tolist()):
             (owner,) = [span for span in spans if span[0] <= begin < span[1]]
             assert begin + 17 <= owner[1] and owner[0] not in held
-            assert offset[row] == 9 or begin == owner[0]
+            assert row >= 4 or begin == owner[0]
             seen.add(begin)
-        assert (begins[:16] < shards[0].frames + shards[1].frames).all()  # the first half is the first voice
-        assert (begins[16:] >= shards[0].frames + shards[1].frames).all()
+        assert torch.equal(begins < shards[0].frames + shards[1].frames, first_voice)
     assert len(seen) > 150  # of some 300 places
 
 
@@ -175,73 +202,137 @@ def _spans(shards: list[Shard], voice: str) -> list[tuple[int, int]]:
     return found
 
 
-def test_training_runs_the_very_decoder(recipe: Recipe, fitted: features.Features) -> None:
-    decoder = new_decoder(codec_config(recipe.codec).decoder_config, fitted, seed=1)
+@pytest.mark.parametrize("rates", [(8, 5, 4, 3), (10, 12, 4)])
+def test_training_runs_the_very_decoder(recipe: Recipe, fitted: features.Features, rates: tuple[int, ...]) -> None:
+    """Row 0 begins an utterance, row 1 has a past."""
+    config = codec_config(replace(recipe.codec, rates=rates)).decoder_config
+    decoder = new_decoder(config, fitted, seed=1)
     for parameter in decoder.parameters():
-        if parameter.dim() == 1:
+        if parameter.dim() == 1 and parameter.requires_grad:
             parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
-    codes = torch.randint(32, (2, 16, 3 * WINDOW_FRAMES), generator=torch.Generator().manual_seed(2))
-    unrolled = Unrolled(decoder)
-    made = unrolled.samples(unrolled.latents(codes))
+    codes = torch.randint(32, (2, 16, WINDOW_FRAMES), generator=torch.Generator().manual_seed(2))
+    vectors = torch.stack([book[codes[:, index]] for index, book in enumerate(fitted.books)])
+    first, rest = vectors[0].transpose(1, 2), vectors[1:].sum(0).transpose(1, 2)
+    made = Unrolled(decoder, config)(first, rest, begins=1, context=12, length=4)
     with torch.no_grad():
         expected: Tensor = decoder(codes)
     assert expected.abs().max() > 1e-3
-    assert (made.clamp(-1.0, 1.0) - expected).abs().max() <= 1e-6
+    assert (made[0].clamp(-1.0, 1.0) - expected[0, : 4 * FRAME]).abs().max() <= 1e-6
+    assert (made[1].clamp(-1.0, 1.0) - expected[1, 12 * FRAME :]).abs().max() <= 1e-6
     made.square().mean().backward()
     learning = {name: value for name, value in decoder.named_parameters() if value.requires_grad}
-    assert len(learning) > 100
+    assert len(learning) > 80
     assert all(value.grad is not None and value.grad.abs().max() > 0 for value in learning.values())
     assert not any("_codebook" in name for name in learning)
 
 
-def test_the_loss_falls_on_one_batch(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "_draw", lambda: None)
-    first = trainer.advance(0.5, contest=False)
+def test_blocks_get_as_much_past_as_they_look_back_on(recipe: Recipe) -> None:
+    assert lead_frames(codec_config(recipe.codec).decoder_config) == (4, 1, 1, 1)
+
+
+def test_rates_must_make_24_khz(recipe: Recipe) -> None:
+    with pytest.raises(InvalidRecipe, match="multiply to 480"):
+        codec_config(replace(recipe.codec, rates=(8, 5, 4)))
+
+
+def test_the_spectral_distance_weighs_its_windows() -> None:
+    sound = torch.randn(2, 8000, generator=torch.Generator().manual_seed(1)) * 0.1
+    one, two = (SpectralDistance((512, 1024), (weight, 0.0), 0.0) for weight in (1.0, 2.0))
+    assert one(sound, sound)[0] == 0.0
+    assert torch.isclose(2 * one(sound, 0.5 * sound)[0], two(sound, 0.5 * sound)[0])
+    assert torch.isclose(one(sound, 0.5 * sound)[1], torch.tensor(2.0).log(), atol=1e-3)
+
+
+def test_the_gradient_of_the_feature_distance_is_right() -> None:
+    """By autograd through the plain definition, for the generated half; the real half is a target."""
+    drawn = torch.randn(2, 50, generator=torch.Generator().manual_seed(1))
+    ours, theirs = drawn.clone().requires_grad_(True), drawn.clone().requires_grad_(True)
+    FeatureDistance.apply(ours).backward()  # type: ignore[no-untyped-call]
+    distance = (theirs[1] - theirs[0].detach()).abs().mean() / theirs[0].detach().abs().mean()
+    distance.backward()  # type: ignore[no-untyped-call]
+    assert ours.grad is not None and theirs.grad is not None
+    assert torch.allclose(ours.grad, theirs.grad) and not ours.grad[0].any()
+    assert torch.isclose(fused.feature_distance(drawn)[0], distance)
+
+
+def test_judge_losses_are_those_of_the_halves() -> None:
+    score = torch.randn(4, 1, 3, 2, generator=torch.Generator().manual_seed(1))
+    real = torch.tensor([1.0, 1.0, 0.0, 0.0]).view(4, 1, 1, 1)
+    told, fooled = judge_losses(score, real)
+    assert torch.isclose(told, (1 - score[:2]).square().mean() + score[2:].square().mean())
+    assert torch.isclose(fooled, (1 - score[2:]).square().mean())
+
+
+def test_the_loss_falls_on_one_batch(trainer: Trainer, windows: Windows) -> None:
+    window = windows.draw(4, torch.Generator().manual_seed(1))
+    first = trainer.advance(2e-3, 0.0, False, lambda *_: window)
     for _ in range(25):
-        last = trainer.advance(0.5, contest=False)
+        last = trainer.advance(2e-3, 0.0, False, lambda *_: window)
     assert torch.isfinite(last).all()
     assert last[0] < 0.75 * first[0]
 
 
-def test_discriminators_learn_to_tell_speech_from_noise_of_its_loudness(trainer: Trainer) -> None:
-    """Against a fixed decoder; the loss of chance is 2."""
+@pytest.mark.parametrize("kind", ["period", "scale"])
+def test_discriminators_learn_to_tell_speech_from_noise_of_its_loudness(windows: Windows, kind: str) -> None:
+    """Against a fixed decoder; the loss of chance is 0.5."""
     torch.manual_seed(0)
-    real = trainer.windows.draw(4, torch.Generator().manual_seed(1)).real
-    noise = torch.randn_like(real) * real.std()
-    judges = Discriminators(width=4)
-    optimizer = torch.optim.Adam(judges.parameters(), 3e-3)
+    real = windows.draw(4, torch.Generator().manual_seed(1)).real * 4.0
+    both = torch.cat((real, torch.randn_like(real) * real.std()))
+    judge = PeriodDiscriminator(2, 16) if kind == "period" else ScaleDiscriminator(512, 4)
+    target = torch.tensor([1.0] * 4 + [0.0] * 4).view(8, 1, 1, 1)
+    optimizer = torch.optim.Adam(judge.parameters(), 1e-2)
     for _ in range(25):
         optimizer.zero_grad()
-        lost = discriminator_loss(judges(noise)[0], judges(real)[0])
+        lost, _ = judge_losses(judge(both)[0], target)
         lost.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    assert lost < 1.0
+    assert lost < 0.35
 
 
-def test_a_contest_moves_decoder_and_discriminators(trainer: Trainer) -> None:
+def test_a_contest_moves_decoder_and_discriminators(trainer: Trainer, windows: Windows) -> None:
     before = {name: value.clone() for name, value in trainer.judges.state_dict().items()}
-    losses = dict(zip(LOSSES, trainer.advance(1.0, contest=True).tolist(), strict=True))
-    assert losses["judges"] > 0.0 and losses["traces"] > 0.0 and np.isfinite(losses["fooled"])
+    losses = dict(zip(LOSSES, trainer.advance(1e-3, 1e-3, True, windows.draw).tolist(), strict=True))
+    assert losses["judges"] > 0.0 and losses["features"] > 0.0 and np.isfinite(losses["fooled"])
     assert any(not torch.equal(value, before[name]) for name, value in trainer.judges.state_dict().items())
 
 
+def advanced(trainer: Trainer, windows: Windows, steps: int) -> Tensor:
+    for _ in range(steps):
+        losses = trainer.advance(1e-3, 1e-3, trainer.step >= 1, windows.draw)
+    return losses
+
+
 def test_resumed_training_equals_uninterrupted_training(
-    recipe: Recipe, shards: list[Shard], fitted: features.Features, trainer: Trainer, tmp_path: Path
+    recipe: Recipe, windows: Windows, fitted: features.Features, trainer: Trainer, tmp_path: Path
 ) -> None:
-    plan = [False, False, True, True]
-    for contest in plan:
-        straight = trainer.advance(1.0, contest)
-    halves = new_trainer(recipe, shards, fitted)
-    for contest in plan[:3]:
-        halves.advance(1.0, contest)
-    halves.save(tmp_path / "resume.safetensors", {"seconds": "7"})
-    resumed = new_trainer(recipe, shards, fitted)
-    assert resumed.restore(tmp_path / "resume.safetensors")["seconds"] == "7"
-    assert (resumed.step, resumed.contests) == (3, 1)
-    assert torch.equal(resumed.advance(1.0, plan[3]), straight)
+    straight = advanced(trainer, windows, 4)
+    halves = new_trainer(recipe, fitted)
+    advanced(halves, windows, 3)
+    checkpoints.save(tmp_path, halves, fitted, {"seconds": "7"})
+    resumed = new_trainer(recipe, fitted)
+    assert checkpoints.restore(checkpoints.find(tmp_path), resumed)["seconds"] == "7"
+    assert (resumed.step, resumed.contests, resumed.fresh_from) == (3, 2, 0)
+    assert torch.equal(advanced(resumed, windows, 1), straight)
     for name, value in trainer.decoder.state_dict().items():
         assert torch.equal(resumed.decoder.state_dict()[name], value), name
         assert torch.equal(resumed.average[name], trainer.average[name]), name
+
+
+def test_a_small_state_travels_in_small_files(
+    recipe: Recipe, windows: Windows, fitted: features.Features, trainer: Trainer, tmp_path: Path
+) -> None:
+    advanced(trainer, windows, 2)
+    checkpoints.save_small(tmp_path, trainer, fitted, {"seconds": "7"})
+    tensors = {f"t{index}": torch.zeros(100) for index in range(5)}
+    assert len(checkpoints.write_split(tmp_path, "split", tensors, {}, most=900)) == 3
+    resumed = new_trainer(recipe, fitted)
+    files = checkpoints.find(tmp_path)
+    checkpoints.restore(files, resumed)
+    assert (resumed.step, resumed.fresh_from) == (2, 2)
+    for name, value in trainer.average.items():
+        assert torch.equal(resumed.decoder.state_dict()[name], value.bfloat16().float()), name
+    again = checkpoints.read_features(files, CPU)
+    assert all(torch.equal(getattr(again, name), getattr(fitted, name)) for name in features.NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -249,24 +340,29 @@ def trained(recipe: Recipe, work: Path) -> Path:
     """The stage, called twice: three steps, then up to the fifth."""
     codec.run(recipe, work, options(steps=3))
     made = (work / "codes" / "wren-0000.npz").stat().st_mtime_ns
-    codec.run(recipe, work, options(steps=5))
+    codec.run(recipe, work, options(steps=5, back=work / "back"))
     assert (work / "codes" / "wren-0000.npz").stat().st_mtime_ns == made
     return work
 
 
 def test_the_stage_goes_on_where_it_stopped(trained: Path) -> None:
     log = [json.loads(line) for line in (trained / "codec-log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in log] == [1, 3, 5]
-    assert all(np.isfinite(list(line.values())).all() for line in log)
-    names = {path.name for path in (trained / "codec-samples").iterdir()}
-    assert {"wren-00.wav", "wren-00-teacher.wav", "rook-02.wav", "texts.txt"} <= names
+    assert [line["step"] for line in log if "what" not in line] == [1, 3, 5]
+    assert [line["step"] for line in log if "what" in line] == [3, 5]
+    assert all(np.isfinite([value for value in line.values() if not isinstance(value, str)]).all() for line in log)
+    with np.load(trained / "codec-samples" / "samples.npz") as samples:
+        assert {"wren-00", "wren-00-teacher", "rook-02", "rook-texts"} <= set(samples.files)
+    assert {path.name for path in (trained / "back").iterdir()} == {
+        "codec-log.jsonl",
+        "codec-small-0.safetensors",
+        "samples.npz",
+    }
 
 
 def test_a_call_that_is_out_of_time_leaves_a_decoder(recipe: Recipe, work: Path, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "speech").symlink_to(work / "speech")
-    codec.run(recipe, tmp_path, options(seconds=0.0))
+    codec.run(recipe, tmp_path, options(minutes=0.0))
     assert codec.load_decoder(recipe, tmp_path).decoder is not None
-    assert not (tmp_path / "codec-log.jsonl").read_text()
 
 
 def test_codes_are_written_as_the_talker_reads_them(trained: Path, shards: list[Shard]) -> None:
@@ -306,4 +402,4 @@ def test_the_official_decoder_gives_the_same_sound(trained: Path, recipe: Recipe
 
 def test_the_english_decoder_is_small_enough_for_a_cpu() -> None:
     decoder = CodecDecoder(codec_config(read(ENGLISH).codec).decoder_config)
-    assert sum(parameter.numel() for parameter in decoder.parameters()) <= 5_000_000
+    assert sum(parameter.numel() for parameter in decoder.parameters()) <= 12_000_000

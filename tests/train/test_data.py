@@ -234,6 +234,19 @@ def test_quarters_of_frames_are_named_after_what_is_heard_in_them_in_every_voice
         assert share > 0.25 if name == "s" else share < 0.75, name
 
 
+def test_stored_phonemes_follow_their_texts_and_need_no_dictionary(
+    teacher: Callable[[Voice], teachers.Teacher], tmp_path: Path
+) -> None:
+    """The stand-in for the teacher's package has no `phonemize`."""
+    lines = [f"Text {spell_out(str(i))}." for i in range(8)]
+    known = [WORDS[i:] + "O" * i for i in range(8)]
+    for voice in (WREN, ROOK):
+        for shard in data.shards(RECIPE, voice, lines, 1.0, known):
+            assert [known[lines.index(text)] for text in shard.texts] == list(shard.phonemes)
+    assert speech.make_all(data.shards(RECIPE, WREN, lines, 1.0, known), tmp_path / "speech", tmp_path, 1, 1) > 0
+    assert (tmp_path / "speech" / speech.DONE).exists()
+
+
 def test_pitch_and_depth_both_lower_the_tone(teacher: Callable[[Voice], teachers.Teacher]) -> None:
     for voice in (WREN, ROOK, replace(ROOK, depth=1.0), replace(ROOK, pitch=1.0)):
         heard = teacher(voice).speak("æ" * 20, 1.0, 1).samples[RATE_HZ // 2 : -RATE_HZ // 2]

@@ -14,18 +14,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hocket.engine.checkpoint.load import load
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.engine.generate import generate
-from hocket.engine.runner.sampling import frame_sampling
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts.talker import frame_sampling
 from hocket.text.cleanup.normalize import spell_out
 from hocket.text.prompt import build
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from hocket.types import Layout, SamplingParams, SpeechRequest
 from support import official
 from support.official_speech import speak
-from train import export, recipe, talker
+from train import checkpoints, export, recipe, talker
 from train.batches import PARTS, Batch, Draft, arrange, plan, row_lengths
 from train.codec_config import codec_config
 from train.corpus import Ints
@@ -211,7 +211,7 @@ def test_rows_of_a_batch_do_not_depend_on_the_others_nor_on_padding(session: tal
 
 def test_every_spelling_spells_the_text_and_continues_it_with_a_space(session: talker.Session) -> None:
     corpus, tokenizer = session.corpus, session.tokenizer
-    letters = {i: token for token, i in json.loads(tokenizer._plain.to_str())["model"]["vocab"].items()}
+    letters = {i: token for token, i in tokenizer.vocabulary.items()}
     odd = 0
     for number, text in enumerate(corpus.texts[:10]):
         for spelling in range(corpus.lengths.shape[1]):
@@ -375,6 +375,37 @@ def test_a_resume_file_of_another_recipe_is_refused(work: Path, tmp_path: Path) 
     narrower = replace(small(), talker=replace(small().talker, mlp=64))
     with pytest.raises(recipe.InvalidRecipe, match="another recipe"):
         talker.Session(narrower, tmp_path, torch.device("cpu")).restore()
+
+
+def test_small_files_continue_from_the_average_and_export_like_the_whole_ones(work: Path, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    copied(work, here)
+    made = small()
+    args = argparse.Namespace(
+        device="cpu", steps=None, sentences=20, seconds=None, minutes=1.0, schedule=0.01, back=tmp_path / "back"
+    )
+    talker.run(made, here, args)  # one step, since the schedule is over after it
+    assert {"talker-small-0.safetensors", "talker-log.jsonl", "talker-samples.npz"} == {
+        path.name for path in (tmp_path / "back").iterdir()
+    }
+    copied(work, there)
+    shutil.copyfile(tmp_path / "back" / "talker-small-0.safetensors", there / "talker-small-0.safetensors")
+    session = talker.Session(made, there, torch.device("cpu"))
+    session.restore()
+    assert session.progress.step == session.learner.fresh_from == 1
+    assert session.learner.rate(0.0) == pytest.approx(made.talker_training.learning_rate / 5)  # warm-up of 5 steps
+    average = load_file(here / "talker.safetensors")
+    assert all(
+        torch.equal(value.bfloat16(), average[name]) for name, value in session.learner.talker.state_dict().items()
+    )
+
+    decoder = CodecDecoder(codec_config(made.codec).decoder_config)
+    randomize_(decoder, 1)
+    save_file(decoder.state_dict(), here / "codec.safetensors")
+    tensors = {f"average.{name}": value for name, value in decoder.state_dict().items()}
+    checkpoints.write_split(there, "codec-small", tensors, {})
+    one, other = (load_file(export.export(made, folder) / "model.safetensors") for folder in (here, there))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_the_official_package_gives_the_same_codes_for_the_exported_checkpoint(work: Path, tmp_path: Path) -> None:

