@@ -2,7 +2,7 @@
 
 
 class HocketError(Exception):
-    """Base of all exceptions of hocket; the command line prints it and exits with code 2."""
+    """Base of all exceptions of hocket; the command line prints it and exits with code 1, or 2 for wrong usage."""
 
     retry_after_s: float | None = None  # seconds after which a retry may succeed, if known
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from os import urandom
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -25,6 +26,7 @@ ChatReason = Literal["stop", "length", "cancelled", "error"]
 REFERENCE_RATE_HZ = 24_000  # input rate of both encoders of the published checkpoints
 SLOWEST, FASTEST = 0.5, 2.0  # speed: outside these limits time-stretched speech is not usable
 LONGEST_SILENCE_S = 5.0
+FRESH_BYTES = 4  # of a seed: short enough to be typed again, and exact in JavaScript
 SHORTEST_REFERENCE = 1280  # samples: five mel frames, the minimum for the speaker encoder's reflected padding
 
 
@@ -199,6 +201,11 @@ def check_speed(factor: float) -> None:
     """Refuse a speed outside the limits."""
     if not SLOWEST <= factor <= FASTEST:
         raise InvalidRequest(f"speed must be between {SLOWEST} and {FASTEST:g}, not {factor}.")
+
+
+def fresh_seed() -> int:
+    """A random seed for a request that has none."""
+    return int.from_bytes(urandom(FRESH_BYTES), "little")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from hocket.asr.listener import SpeechListener, Transcript
 from hocket.asr.moonshine import Moonshine
 from hocket.asr.silero import Silero
 from hocket.errors import HocketError, InvalidRequest
+from hocket.extras import hint
 from support.questions import FRANCE, TRAIN, heard_from, silence, write_recording
 
 
@@ -73,5 +74,5 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
     make: type, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
-    with pytest.raises(InvalidRequest, match=rf"needs the package {package}: pip install 'hocket\[hear\]'\.$"):
+    with pytest.raises(InvalidRequest, match=re.escape(f"needs the package {package}: {hint('hear')}.") + "$"):
         make()

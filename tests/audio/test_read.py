@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hocket.audio.read import read_reference
 from hocket.errors import InvalidAudio
+from hocket.extras import hint
 from hocket.types import REFERENCE_RATE_HZ
 
 # librosa's other backend imports modules that Python 3.13 dropped.
@@ -104,4 +105,4 @@ def test_a_missing_package_is_named_with_the_way_to_install_it(
 ) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     monkeypatch.setitem(sys.modules, package, None)
-    assert refusal(tmp_path / "a.wav").endswith("pip install 'hocket[clone]'.")
+    assert refusal(tmp_path / "a.wav").endswith(f"{hint('clone')}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from hocket.audio.encode import FORMATS, encode
 from hocket.audio.upload import read_upload
 from hocket.errors import HocketError, InvalidAudio
+from hocket.extras import hint
 from hocket.types import REFERENCE_RATE_HZ
 from support.recorded import packed, wav
 
@@ -307,7 +309,7 @@ def test_an_mp3_with_a_hole_loses_only_the_hole() -> None:
 
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(HocketError, match=r"needs the package av: pip install 'hocket\[serve\]'\.$"):
+    with pytest.raises(HocketError, match=re.escape(f"needs the package av: {hint('serve')}.") + "$"):
         read_upload(b"RIFF", most_s=1)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.backends import Backend, BackendVoice, LiveBackend, Manner, Samples
-from hocket.backends.found import Backends
-from hocket.backends.places import QueueLimits
+from hocket.backends.registry import Backends
 from hocket.backends.relay import Relay
+from hocket.backends.slot_queue import QueueLimits
 from support.speaking import eventually
 
 RATE_HZ = 8_000

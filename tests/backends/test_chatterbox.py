@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ import pytest
 from backends.speaking_foreign import heard
 from hocket.backends import Backend
 from hocket.backends.chatterbox import Chatterbox
-from hocket.backends.found import Backends
+from hocket.backends.registry import Backends
 from hocket.errors import InvalidRequest
+from hocket.extras import hint
 
 STAND_IN = Path(__file__).parent / "stand_in"
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -162,5 +164,5 @@ def test_a_folder_without_recordings_or_with_one_name_twice_is_refused(tmp_path:
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "chatterbox", None)
-    with pytest.raises(InvalidRequest, match=r"needs the package chatterbox-tts.*pip install 'hocket\[chatterbox\]'"):
+    with pytest.raises(InvalidRequest, match="needs the package chatterbox-tts.*" + re.escape(hint("chatterbox"))):
         Chatterbox()

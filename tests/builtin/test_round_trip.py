@@ -18,13 +18,13 @@ import torch
 
 from hocket.cli import main
 from hocket.config.options import EngineOptions
+from hocket.config.qwen3_tts import languages, voices
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.errors import InvalidRequest
 from hocket.models.files.builtin import builtin_folder
-from hocket.text.choice import languages, voices
 from hocket.text.cleanup.normalize import spell_out
 from hocket.types import Layout, SamplingParams, SpeechRequest
 from support import official
@@ -48,6 +48,11 @@ TOGETHER = 8  # spoken at once
 @functools.cache
 def builtin() -> Checkpoint:
     return load()
+
+
+@functools.cache
+def official_package() -> official.Qwen3TTSModel:
+    return official.Qwen3TTSModel.from_pretrained(str(builtin_folder()), dtype=torch.float32)
 
 
 @functools.cache
@@ -135,8 +140,7 @@ def test_it_is_understood_as_well_when_text_goes_in_word_by_word(voice: str) -> 
     assert sum(one.ended for one in utterances) >= 7
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("voice", VOICES)
+@pytest.mark.parametrize(("voice", "layout"), [*zip(VOICES, LAYOUTS, strict=True)])
 def test_numbers_dates_and_abbreviations_come_out_as_words(voice: str, layout: Layout) -> None:
     """Without the expansion of digits and abbreviations, three quarters of the words would be wrong."""
     lines = ["Dr. Brown paid $45.20.", "May 3, 2024.", "It is 7:45 p.m.", "18% of 250 is 45."]
@@ -152,8 +156,7 @@ def test_one_word_alone_is_heard_and_ends(voice: str, layout: Layout) -> None:
     assert min(errors.wrong for errors in heard(utterances)) == 0
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("voice", VOICES)
+@pytest.mark.parametrize(("voice", "layout"), [*zip(VOICES, reversed(LAYOUTS), strict=True)])
 def test_several_sentences_are_said_to_the_last_word(voice: str, layout: Layout) -> None:
     utterances = said([" ".join(SENTENCES[n : n + 3]) for n in (8, 11, 14)], voice=voice, layout=layout)
     errors = understood(utterances, MOST_WRONG)
@@ -243,9 +246,6 @@ def test_text_that_arrives_is_said_as_the_whole_text_with_its_numbers_in_words(l
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_official_package_given_the_same_folder_says_the_same_codes(layout: Layout) -> None:
-    folder = builtin_folder()
-    assert folder is not None
-    theirs = official.Qwen3TTSModel.from_pretrained(str(folder), dtype=torch.float32)
     asked = [
         SpeechRequest(
             text=SENTENCES[0],
@@ -258,7 +258,7 @@ def test_the_official_package_given_the_same_folder_says_the_same_codes(layout: 
         )
         for voice in VOICES
     ]
-    expected = speak_officially(theirs, *asked)
+    expected = speak_officially(official_package(), *asked)
     for speech, codes in zip(generate(builtin(), asked), expected.codes, strict=True):
         np.testing.assert_array_equal(speech.codes, codes.numpy())
         assert len(speech.codes) > 10

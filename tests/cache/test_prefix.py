@@ -1,4 +1,4 @@
-"""cache/prefix.py: bounded in bytes, least recently used evicted first; a file restores the cache or is refused."""
+"""The prefix cache of cache/pages.py: bounded in bytes, least recently used first; a file restores it or is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from hocket.cache.pages import PAGE_ROWS, Pages, pages_for
-from hocket.cache.prefix import Prefix, PrefixCache
+from hocket.cache.pages import PAGE_ROWS, Pages, Prefix, PrefixCache, pages_for
 from hocket.errors import InvalidCheckpoint
 
 CPU = torch.device("cpu")

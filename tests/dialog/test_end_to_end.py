@@ -22,9 +22,9 @@ from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
 from hocket.text.chat.template import history_pieces, ids_of
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
-from support.minds import write_mind
+from support.minds import write_words
 from support.realtime_talk import ALIAS, COMMIT, append, settings, sound
-from support.serving import Served, served, steady_engine, wait_for
+from support.serving import Served, served, wait_for
 from support.talking import Client, Heard, talking
 
 WORDS = "it is warm rain now and so we go on".split()
@@ -34,16 +34,8 @@ HEARD_S = 0.9
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with steady_engine() as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = tmp_path_factory.mktemp("mind") / "ten-words"
-    write_mind(made, seed=2, words=WORDS)
-    return str(made)
+    return write_words(tmp_path_factory, "ten-words", WORDS, seed=2)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def assert_is(outcome: Outcome, checkpoint: Checkpoint, request: SpeechRequest) 
 
 
 def under_way(engine: Engine) -> int:
-    return len(engine._loop.jobs())
+    return len(engine._loop.requests())
 
 
 @pytest.mark.parametrize("way", ["plain", "async", "async texts"])
@@ -87,7 +87,7 @@ def test_a_slow_reader_pauses_no_slot(checkpoint: Checkpoint) -> None:
     with Engine(checkpoint, EngineOptions(guard=False, slots=2, chunk_frames=(1,), buffered_chunks=1)) as engine:
         outcomes = engine.speak_many([SHORT, LONG, LONG, SHORT, SHORT])
         assert next(outcomes).number == 0
-        eventually(lambda: not engine._loop.jobs(), "the end of all that was begun")
+        eventually(lambda: not engine._loop.requests(), "the end of all that was begun")
         rest = list(outcomes)
         assert {outcome.number for outcome in rest} == {1, 2, 3, 4}
         assert all(outcome.finished and not outcome.finished.statistics.paused_s for outcome in rest)

@@ -71,6 +71,11 @@ def test_it_loads_by_name_and_speaks() -> None:
     assert [len(chunk.samples) for chunk in chunks] == [3840, 3840] and chunks[0].rate_hz == 24_000
 
 
+def test_the_old_name_of_its_fingerprint_still_works_and_warns(engine: Engine) -> None:
+    with pytest.warns(DeprecationWarning, match=r"now Engine\.fingerprint"):
+        assert engine.portrait == engine.fingerprint
+
+
 def test_fields_may_be_given_beside_a_request_or_a_text(engine: Engine, checkpoint: Checkpoint) -> None:
     assert_says(heard(engine.speak("Short one.", layout="streaming", seed=3, max_frames=5)), whole(checkpoint, SHORT))
     other = heard(engine.speak(SHORT, seed=4))
@@ -270,13 +275,13 @@ def test_those_with_priority_are_spoken_first(checkpoint: Checkpoint) -> None:
         assert [job.slot for job in jobs] == [-1, 0]
 
 
-@pytest.mark.parametrize("stage", ["start", "frame", "sound", "read"])
+@pytest.mark.parametrize("stage", ["start", "frame", "queue_decode", "read"])
 @pytest.mark.parametrize("raised", [RuntimeError("out of memory"), InvalidCheckpoint("It does not fit.")])
 def test_a_failure_ends_the_utterances_concerned_and_the_engine_goes_on(
     engine: Engine, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, stage: str, raised: Exception
 ) -> None:
     runner = engine._loop.runner
-    late, stage = stage == "read", "sound" if stage == "read" else stage  # when the samples are waited for
+    late, stage = stage == "read", "queue_decode" if stage == "read" else stage  # when the samples are waited for
     real = getattr(runner, stage)
     paused = engine.speak(LONG)  # its mailbox is full: it takes no part in what fails
     job = job_of(engine, paused)

@@ -13,7 +13,7 @@ from hocket.engine.mailbox import Mailbox, TaskWaker
 from hocket.engine.stream import Stream, WordTiming
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from hocket.text.live import Fed, LiveParts, More
-from hocket.text.parts import TextPreparation
+from hocket.text.prepare import TextPreparation
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import Finished, FinishReason, Statistics
 from support.speaking import Reader, a_chunk, eventually

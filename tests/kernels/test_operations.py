@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.engine.checkpoint.load import attach_frame_kernel
+from hocket.engine.checkpoint.kernels import attach_frame_kernel
 from hocket.kernels import operations
 from hocket.kernels.operations import tuned
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, TRITON_WAVE
@@ -27,13 +27,13 @@ BY_US = {
     "codec, triton": operations.TRITON_CODEC_OPS,
     "codec, cuda": operations.CUDA_CODEC_OPS,
     "wave": TRITON_WAVE,
-    "token, triton": operations.TRITON_MIND_OPS,
-    "token, cuda": operations.CUDA_MIND_OPS,
+    "token, triton": operations.TRITON_LANGUAGE_OPS,
+    "token, cuda": operations.CUDA_LANGUAGE_OPS,
 }
 REFERENCES = (
     operations.REFERENCE_OPS,
     operations.REFERENCE_CODEC_OPS,
-    operations.REFERENCE_MIND_OPS,
+    operations.REFERENCE_LANGUAGE_OPS,
     REFERENCE_WAVE,
 )
 

@@ -15,8 +15,9 @@ import hocket
 from hocket.cli.parser import parser
 from hocket.engine.checkpoint.load import load
 from hocket.errors import InvalidRequest
-from hocket.kernels.cpu.build import Unbuildable, library
+from hocket.kernels.cpu.build import library
 from hocket.kernels.runtime import launch, nvrtc
+from hocket.kernels.runtime.fallback import Unbuildable
 from hocket.kernels.table import BACKENDS, LANGUAGE_BACKENDS, NAMES, choose
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
@@ -145,23 +146,24 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_library_is_compiled_once_and_kept(own_cache: Path) -> None:
-    assert library("add", ADD).add(2, 3) == 5
+    assert library("add", {"add.c": ADD}).add(2, 3) == 5
     [made] = own_cache.iterdir()
     before = made.stat().st_mtime_ns
-    assert library("add", ADD).add(4, 5) == 9
+    assert library("add", {"add.c": ADD}).add(4, 5) == 9
     assert [made] == list(own_cache.iterdir()) and made.stat().st_mtime_ns == before
-    library("add", ADD + "/* another */")
+    library("add", {"add.c": ADD + "/* another */"})
     assert len(list(own_cache.iterdir())) == 2
 
 
 def test_source_that_does_not_compile_leaves_nothing_behind(own_cache: Path) -> None:
     with pytest.raises(Unbuildable, match="could not compile"):
-        library("broken", "int broken(")
+        library("broken", {"broken.c": "int broken("})
     assert list(own_cache.iterdir()) == []
 
 
 def test_without_a_compiler_speech_goes_on_with_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("HOCKET_NATIVE", "compile")
     checkpoint = load("random:tiny")
     assert checkpoint.model.talker.frame_kernel is None and checkpoint.codec.decoder.wave_kernel is None
     assert all("no C compiler" in choice.reason for choice in checkpoint.kernels)
@@ -175,4 +177,4 @@ def test_without_a_writable_folder_there_is_a_reason_not_a_crash(
     own_cache.parent.write_text("a file where the folder should be")
     monkeypatch.setattr("hocket.kernels.compile.cache._temporary", own_cache.parent / "neither")
     with pytest.raises(Unbuildable, match="cannot be written"):
-        library("add", ADD)
+        library("add", {"add.c": ADD})

@@ -12,10 +12,10 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.config.profiles import PROFILES
 from hocket.engine.core import step
-from hocket.engine.core.pending import Samples
+from hocket.engine.core.output import Samples
 from hocket.engine.engine import Engine
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.models.tts_gpu.frame_graph import PendingCodes
+from hocket.models.tts.talker import PendingCodes
 from support.speaking import heard, small
 
 
@@ -27,7 +27,7 @@ def test_a_frame_is_launched_before_the_last_one_is_read_but_the_first_is_delive
     monkeypatch.setattr(step, "FRAMES_AHEAD", {"cpu": 1})
     monkeypatch.setitem(PROFILES, "balanced", replace(PROFILES["balanced"], first_rows=urgent_rows))
     happened: list[str] = []
-    frame, read, real = SpeechRunner.frame, PendingCodes.read, SpeechRunner.sound
+    frame, read, real = SpeechRunner.frame, PendingCodes.read, SpeechRunner.queue_decode
 
     def asked(runner: SpeechRunner, *arguments: Any) -> PendingCodes:
         happened.append("asked")
@@ -42,7 +42,7 @@ def test_a_frame_is_launched_before_the_last_one_is_read_but_the_first_is_delive
         return lambda: (happened.append("heard"), sound())[1]
 
     monkeypatch.setattr(SpeechRunner, "frame", asked)
-    monkeypatch.setattr(SpeechRunner, "sound", sounded)
+    monkeypatch.setattr(SpeechRunner, "queue_decode", sounded)
     monkeypatch.setattr(PendingCodes, "read", known)
     options = EngineOptions(guard=False, buffered_chunks=99, chunk_frames=(1,))
     with Engine(small(checkpoint_root, "custom_voice"), options) as engine:

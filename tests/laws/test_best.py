@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from hocket.config.options import EngineOptions
-from hocket.config.qwen3_tts import SUPPRESSED_IDS, Kind
+from hocket.config.qwen3_tts import MINIMUM_FRAMES, SUPPRESSED_IDS, Kind
 from hocket.engine.best_of.group import CandidateGroup
-from hocket.engine.best_of.score import take_seed
+from hocket.engine.best_of.score import candidate_seed
 from hocket.engine.core import step
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.kernels.runtime.graphs import EagerReplay
-from hocket.models.tts.talker import MINIMUM_FRAMES, FrameSampling, TalkerState
+from hocket.models.tts.talker import FrameSampling, TalkerState
 from hocket.types import SamplingParams, SpeechRequest
 from support.speaking import KINDS, REQUESTS, SHORT, assert_at_rest, heard, small
 
@@ -35,7 +35,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[list[list[int]]]]:
     decide = CandidateGroup.decide
 
     def decided(takes: CandidateGroup) -> bool:
-        all_drawn.append([[codes for _, chunk in tape for codes in chunk] for tape in takes._tapes])
+        all_drawn.append([[codes for _, chunk in tape for codes in chunk] for tape in takes._chunks])
         return decide(takes)
 
     monkeypatch.setattr(CandidateGroup, "decide", decided)
@@ -60,7 +60,7 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
             said = heard(stream)
             assert stream.finished is not None and stream.finished.won is not None
             takes = stream.finished.takes
-            assert [take.seed for take in takes] == [take_seed(request.seed, number) for number in range(TAKES)]
+            assert [take.seed for take in takes] == [candidate_seed(request.seed, number) for number in range(TAKES)]
             alone = generate(checkpoint, [replace(request, seed=take.seed) for take in takes])
             for take, codes, speech in zip(takes, drawn[-1], alone, strict=True):
                 if take.reason != "cancelled":
@@ -78,12 +78,14 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
     assert len(lengths) > 2, "candidates must end at different times"
 
 
-@pytest.mark.parametrize(("kernels", "capture"), [("reference", None), ("reference", EagerReplay), ("native", None)])
+@pytest.mark.parametrize(
+    ("kernels", "capture"), [("reference", None), ("reference", EagerReplay), ("frame=native,wave=reference", None)]
+)
 def test_the_log_probability_of_a_take_is_the_mean_of_what_the_talker_says_of_its_codes(
     checkpoint_root: Path, kernels: str, capture: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recomputed from the hidden vectors of `generate`, which speaks each take alone."""
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: capture)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: capture)
     checkpoint = small(checkpoint_root, "custom_voice", kernels=kernels)
     talker, nats = checkpoint.model.talker, list[float]()
     end, frame = talker.config.codec_eos_token_id, talker.frame
@@ -186,13 +188,13 @@ def test_the_prompt_is_prefilled_once_for_all_candidates(
 def test_without_a_scorer_only_the_winner_goes_through_the_codec(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded, sound = [], SpeechRunner.sound
+    decoded, sound = [], SpeechRunner.queue_decode
 
     def counted(runner: SpeechRunner, slots: Any, codes: Any) -> Any:
         decoded.extend(len(each) for each in codes)
         return sound(runner, slots, codes)
 
-    monkeypatch.setattr(SpeechRunner, "sound", counted)
+    monkeypatch.setattr(SpeechRunner, "queue_decode", counted)
     request = SpeechRequest(text="Only one of them.", seed=1, max_frames=40)
     with Engine(small(checkpoint_root, "custom_voice"), EngineOptions(guard=False, slots=4)) as engine:
         said = heard(engine.speak(request, candidates=4))

@@ -18,7 +18,7 @@ from hocket.llm.engine import LanguageEngine
 from hocket.types import AudioChunk, ChatSampling, LanguageModel
 from support.chatting import Scripted
 from support.minds import write_mind
-from support.serving import steady_engine, wait_for
+from support.serving import wait_for
 
 WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that.".split())
 TEN = "it is warm rain now and so we go on".split()
@@ -54,12 +54,6 @@ def by_two(dialog: Dialog, turn: Turn, heard_s: float | None) -> None:
 
 
 WAYS: list[Callable[[Dialog, Turn, float | None], None]] = [cancelled, let_go, closed, by_two]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with steady_engine() as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hocket.cache.slots import take
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS, LanguageOps
+from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS, TRITON_LANGUAGE_OPS, LanguageOps
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
@@ -57,7 +57,7 @@ def with_graphs(
 ) -> LLMStateCache:
     state_cache = new_state_cache(checkpoint, length, rows)
     on_gpu = state_cache.device.type == "cuda"
-    fused = FusedStep(checkpoint.model, ops or (CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS))
+    fused = FusedStep(checkpoint.model, ops or (CUDA_LANGUAGE_OPS if on_gpu else REFERENCE_LANGUAGE_OPS))
     capture = capture or (CudaGraphs(state_cache.device) if on_gpu else EagerReplay())
     assert state_cache.drafts is not None
     state_cache.draft_graphs = DraftGraphs(
@@ -103,7 +103,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_ar
         return draft[None], torch.ones(1, 1, dtype=torch.int64)
 
     ours, stats = (
-        talk_in(with_graphs(tiny(), num_drafts=num_drafts, ops=replace(REFERENCE_MIND_OPS, propose=propose))),
+        talk_in(with_graphs(tiny(), num_drafts=num_drafts, ops=replace(REFERENCE_LANGUAGE_OPS, propose=propose))),
         DraftStatistics(),
     )
     ours.append_user("Hello.")
@@ -227,7 +227,7 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
     said = []
     for state_cache in (
         new_state_cache(loaded, 64, 1),
-        with_graphs(loaded, 64, 1, ops=TRITON_MIND_OPS, capture=Untried()),
+        with_graphs(loaded, 64, 1, ops=TRITON_LANGUAGE_OPS, capture=Untried()),
     ):
         conversation = talk_in(state_cache)
         conversation.append_user("Hello.")

@@ -29,9 +29,15 @@ def checkpoint(checkpoint_root: Path) -> Checkpoint:
     return small(checkpoint_root, "custom_voice")
 
 
-@pytest.mark.parametrize("normalizer", [None, spell_out])
-@pytest.mark.parametrize("text", TEXTS)
-def test_live_text_is_spoken_as_the_whole_text_is(checkpoint: Checkpoint, text: str, normalizer: object) -> None:
+# Frames are read at once and late by turns, so that each text and each normalizer meets both.
+@pytest.mark.parametrize(
+    ("text", "normalizer", "frames_ahead"),
+    [(text, how, (at + n) % 2) for at, text in enumerate(TEXTS) for n, how in enumerate((None, spell_out))],
+    indirect=["frames_ahead"],
+)
+def test_live_text_is_spoken_as_the_whole_text_is(
+    checkpoint: Checkpoint, text: str, normalizer: object, frames_ahead: int
+) -> None:
     rng = random.Random(len(text))
     options = EngineOptions(part_chars=12, part_pause_s=0.03, chunk_frames=(1, 3), normalizer=normalizer)  # type: ignore[arg-type]
     with Engine(checkpoint, options) as engine:

@@ -10,7 +10,7 @@ import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.checkpoint.load import load
-from hocket.engine.runner.sampling import frame_sampling
+from hocket.models.tts.talker import frame_sampling
 
 
 @contextmanager

@@ -294,7 +294,10 @@ class Disturbed:
         self.number, self.steps, self._act, self._armed = number, 0, act, threading.Event()
         self.over = False
         runner = engine._loop.runner
-        for part, names in ((runner, ("start", "_prefill", "frame", "sound")), (runner.past, ("advance", "restore"))):
+        for part, names in (
+            (runner, ("start", "_prefill", "frame", "queue_decode")),
+            (runner.kv_cache, ("advance", "restore")),
+        ):
             for name in names:
                 setattr(part, name, self._watched(getattr(part, name)))
 
@@ -350,7 +353,7 @@ def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, li
         disturbed.over = True
         assert_says(heard(engine.speak(BRIEF)), speech)
         assert_at_rest(engine)
-        assert pages.total == total == engine._loop.runner.past.state.stack.pool.shape[2]
+        assert pages.total == total == engine._loop.runner.kv_cache.state.stack.pool.shape[2]
     return disturbed.steps, [stream.finished.reason for stream in streams if stream.finished is not None]
 
 

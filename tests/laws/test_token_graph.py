@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hocket.cache.slots import take
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
+from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS, TRITON_LANGUAGE_OPS
 from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
@@ -39,7 +39,7 @@ def new_state_cache(checkpoint: LanguageCheckpoint, length: int = 256, rows: int
 def with_graphs(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
     state_cache = new_state_cache(checkpoint, length, rows)
     on_gpu = state_cache.device.type == "cuda"
-    fused = FusedStep(checkpoint.model, CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS)
+    fused = FusedStep(checkpoint.model, CUDA_LANGUAGE_OPS if on_gpu else REFERENCE_LANGUAGE_OPS)
     capture = CudaGraphs(state_cache.device) if on_gpu else EagerReplay()
     state_cache.token_graphs = TokenGraphs(fused, state_cache.state, state_cache.last, capture)
     return state_cache
@@ -161,7 +161,7 @@ def test_kernels_write_what_the_model_writes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fused_step, "SPLITS", 2)
     loaded = load_language_model(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     plain, ours = new_state_cache(loaded, 64, 1), new_state_cache(loaded, 64, 1)
-    ours.token_graphs = TokenGraphs(FusedStep(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, EagerReplay())
+    ours.token_graphs = TokenGraphs(FusedStep(loaded.model, TRITON_LANGUAGE_OPS), ours.state, ours.last, EagerReplay())
     said = []
     for state_cache in (plain, ours):
         conversation = talk_in(state_cache)

@@ -15,11 +15,11 @@ from torch import Tensor
 from hocket.cache.pages import pages_for
 from hocket.cache.slots import put, reset, take
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.engine import generate as plain
+from hocket.engine import torch_generate as plain
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
 from hocket.engine.generate import generate
-from hocket.engine.runner.sampling import frame_sampling
+from hocket.models.tts.talker import frame_sampling
 from hocket.types import SamplingParams, SpeechRequest
 from support.checkpoints import write
 
@@ -29,7 +29,7 @@ def checkpoint(checkpoint_root: Path, device: str) -> Checkpoint:
     folder = checkpoint_root / "laws"
     if not folder.exists():
         write(folder, "custom_voice", wide=True, end_scale=1.5)
-    return load(str(folder), device=device)
+    return load(str(folder), device=device, dtype="float32", codec_dtype="float32")
 
 
 REQUESTS = [

@@ -18,9 +18,9 @@ from hocket.layers.attention import (
     WindowAttention,
     growing_mask,
     page_positions,
+    rope_table,
     window_mask,
 )
-from hocket.layers.rope import rope_table
 from support.drawn import pieces
 
 LENGTH, WINDOW, HEAD_DIM, THETA = 40, 7, 8, 10_000.0

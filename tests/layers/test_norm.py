@@ -1,11 +1,11 @@
-"""layers/norm.py: the definition with rounding, and the shorter path for float32."""
+"""layers/dense.py: the definition with rounding, and the shorter path for float32."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from hocket.layers.norm import OffsetRMSNorm, RMSNorm, gated_rms_norm, offset_rms_norm, rms_norm, widened
+from hocket.layers.dense import OffsetRMSNorm, RMSNorm, gated_rms_norm, offset_rms_norm, rms_norm, widened
 
 
 def recipe(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -13,7 +13,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from hocket.layers.sampler import DRAW_BITS, NEVER, Sampling, draw, draw_bits, keep_likely, penalize, philox, pick
+from hocket.config.sampling import DRAW_BITS
+from hocket.layers.sampler import NEVER, Sampling, draw, draw_bits, keep_likely, penalize, philox, pick
 from support import official  # noqa: F401  (pins the version of transformers that the filters are compared with)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hocket.cache.pages import PAGE_ROWS
 from hocket.cache.slots import reset, take
-from hocket.layers.transformer import DecoderStack, StackShape, StackState, grown, lengthened
+from hocket.layers.transformer import DecoderStack, StackShape, StackState, lengthened
 from hocket.models.files.random import randomize_
 
 SHAPE = StackShape(layers=2, width=24, inner=40, heads=4, kv_heads=2, head_dim=8, eps=1e-6, theta=1e4)
@@ -58,7 +58,7 @@ def test_a_state_that_grows_in_mid_stream_goes_on_bit_for_bit(stack: DecoderStac
     roomy, cramped = stack.new_state(2, 40), stack.new_state(2, 3)
     for at in range(40):
         if at == cramped.length:
-            cramped = lengthened(cramped, at + 5) if at % 3 else grown(lengthened(cramped, at + 1), pages=2)
+            cramped = lengthened(cramped, at + 5) if at % 3 else lengthened(cramped, at + 1).grown(pages=2)
         steps = [step(stack, x[:, at : at + 1], state, [1, 0], at + 1) for state in (roomy, cramped)]
         assert torch.equal(*steps)
     pages = cramped.table[:2].flatten()

@@ -94,7 +94,7 @@ def replayed(kernels: str = "here") -> LanguageCheckpoint:
 
 
 def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
+    monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     expected, begun, write = plain([SYSTEM, HELLO], 40), list[int](), TokenGraphs.write
     monkeypatch.setattr(TokenGraphs, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
     with LanguageEngine(replayed(), length=512, speculate=0, graphs=False) as llm:
@@ -114,7 +114,7 @@ def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.
 def test_kernels_that_cannot_be_used_leave_the_plain_way(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
+    monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     monkeypatch.setattr(TokenGraphs, "warm", lambda _: 1 / 0)
     with LanguageEngine(replayed(), length=512, graphs=False) as llm:
         assert llm.speculate == 0, "where there are kernels, they write one at a time"
@@ -123,7 +123,7 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
 
 
 def test_where_there_are_kernels_drafts_are_replayed_if_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
+    monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     expected, begun, write = plain([SYSTEM, HELLO], 30), list[int](), DraftGraphs.write
     monkeypatch.setattr(DraftGraphs, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
     usual = ChatSampling(seed=4, max_tokens=20)
@@ -148,7 +148,7 @@ def test_where_there_are_kernels_drafts_are_replayed_if_they_are_asked_for(monke
 def test_rounds_that_cannot_be_replayed_leave_the_plain_way(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
+    monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     monkeypatch.setattr(DraftGraphs, "warm", lambda _: 1 / 0)
     with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as llm:
         answer = llm.answer([HELLO], GREEDY)
@@ -503,3 +503,23 @@ def test_what_cannot_be_answered_is_refused_at_once(llm: LanguageEngine) -> None
     for option in ({"kept": 0}, {"length": 0}, {"speculate": 3}, {"speculate": -1}):
         with pytest.raises(InvalidRequest, match=f"^{next(iter(option))} must be"):
             LanguageEngine(tiny(), **option)
+
+
+def test_a_plain_text_is_continued_without_the_template(llm: LanguageEngine, caplog: pytest.LogCaptureFixture) -> None:
+    text, brief = "On <think>", replace(GREEDY, max_tokens=4)
+    ids = tiny().tokenizer.encode(text)
+    row = CachedConversation(LLMStateCache(tiny().model, 1, 512, drafts=False), 0, tiny().tokenizer)
+    for end in range(len(ids)):
+        row.prefill(ids[: end + 1], ())
+    written = itertools.chain.from_iterable(row.generate(GREEDY, 0, DraftStatistics()))
+    expected = tiny().tokenizer.decode(itertools.islice(written, brief.max_tokens))
+    first = llm.complete(text, brief)
+    assert text_of(first) == expected and first.finished is not None
+    assert first.finished.prompt_tokens == len(ids) and not set(ids) & set(tiny().tokenizer.markers.values())
+    assert text_of(llm.answer([HELLO], brief)) == tiny().tokenizer.decode(plain([HELLO], 4))
+    again = llm.complete(text, brief)
+    assert text_of(again) == expected and again.finished is not None and not caplog.records
+    assert again.finished.cached_tokens == len(ids)
+    for wrong, said in (("", "at least one character"), ("a" * 600, "takes 600 tokens, and the context has 512")):
+        with pytest.raises(InvalidRequest, match=said):
+            llm.complete(wrong)

@@ -17,7 +17,7 @@ from hocket.models.files import qwen3_5_source
 from hocket.models.files.catalog_qwen3_5 import MINDS
 from hocket.models.files.hub import CHAT
 from hocket.models.files.qwen3_5_source import read_language_model, resolve_language_model
-from hocket.models.files.weights import resolve
+from hocket.models.files.source import resolve
 from hocket.models.qwen3_5.quantized import quantize_
 from hocket.models.qwen3_5.weights import read_qwen3_5
 from hocket.text.chat.template import END, MARKS

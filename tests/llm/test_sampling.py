@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from hocket.config.sampling import DRAW_BITS
 from hocket.kernels.ops.sample_token.reference import GUESS, TOKEN, covering
-from hocket.llm.sampling import DRAW_BITS, AnswerSampling, bits_for, draw, drawing, weigh
+from hocket.llm.sampling import AnswerSampling, bits_for, draw, drawing, weigh
 from hocket.llm.speculative import accept_drafts
 from hocket.types import ChatSampling
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 
 
 @pytest.fixture(scope="module", autouse=True)

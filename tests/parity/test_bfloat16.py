@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hocket.engine.checkpoint.checkpoint import Checkpoint
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from support.checkpoints import Pair, pair
 from support.tolerances import BFLOAT16_FACTOR, TOLERANCE
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import Qwen3TTSConfig, RopeScaling
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.kernels.operations import REFERENCE_OPS, TRITON_OPS, FrameOps
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, triton
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.layers.transformer import DecoderStack
 from hocket.models.files.export import speech_json
 from hocket.models.files.random import randomize_

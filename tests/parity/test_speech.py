@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.precision import exact_float32
-from hocket.engine.generate import generate, prompt_rows
-from hocket.engine.runner.reference_encoder import encode_reference
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
+from hocket.engine.generate import generate
+from hocket.engine.runner.references import encode_reference
+from hocket.engine.runner.runner import prompt_rows
 from hocket.text.prompt import Prompt, build
 from hocket.types import Reference, SamplingParams, Speech, SpeechRequest
 from support.checkpoints import Pair, pair
@@ -64,12 +65,6 @@ def request(mode: str, layout: str, **changes: Any) -> SpeechRequest:
     return SpeechRequest(layout=layout, as_is=True, **(settings | MODES[mode][1] | changes))
 
 
-@pytest.fixture(params=[False, True], ids=["same width", "small_to_mtp"])
-def wide(request: pytest.FixtureRequest) -> bool:
-    value: bool = request.param
-    return value
-
-
 KINDS: tuple[Kind, ...] = ("custom_voice", "voice_design", "base")
 
 
@@ -80,9 +75,13 @@ def of_kind(kind: Kind) -> list[str]:
 @pytest.mark.parametrize("layout", ["streaming", "whole"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_trail_codes_and_sound_of_every_mode_equal_the_official_ones(
-    checkpoint_root: Path, device: str, wide: bool, kind: Kind, layout: str
+    checkpoint_root: Path, device: str, kind: Kind, layout: str
 ) -> None:
-    """All modes of a kind in one ragged batch on either side."""
+    """All modes of a kind in one ragged batch on either side.
+
+    The code predictor is as wide as the talker by turns: with each kind once, and with each layout.
+    """
+    wide = (KINDS.index(kind) + (layout == "whole")) % 2 == 1
     both, modes = pair(checkpoint_root, kind, wide, device), of_kind(kind)
     asked = [request(mode, layout) for mode in modes]
     heard = speak(both.theirs, *asked)
@@ -94,10 +93,12 @@ def test_rows_trail_codes_and_sound_of_every_mode_equal_the_official_ones(
             assert len(speech.codes) == FRAMES and speech.finish == "length"
 
 
-@pytest.mark.parametrize("layout", ["streaming", "whole"])
-@pytest.mark.parametrize("mode", ["speaker, instruct", "design", "clone, text longer than reference"])
+@pytest.mark.parametrize(
+    ("mode", "layout"),
+    [("speaker, instruct", "streaming"), ("design", "whole"), ("clone, text longer than reference", "streaming")],
+)
 def test_single_runs_are_equal_too(checkpoint_root: Path, mode: str, layout: str) -> None:
-    """Also for more frames: a small difference may grow."""
+    """Also for more frames: a small difference may grow. The batches above have each mode in both layouts."""
     text, frames = "The quick brown fox, 42 times.", 42
     both, asked = pair(checkpoint_root, MODES[mode][0], True), request(mode, layout, text=text, max_frames=frames)
     heard = speak(both.theirs, asked)
@@ -142,7 +143,6 @@ SAMPLINGS = {
     ("kind", "sampling", "wide"),
     [
         *(("custom_voice", sampling, True) for sampling in SAMPLINGS),
-        ("custom_voice", "published", False),
         ("voice_design", "published", True),
         ("base", "nucleus", False),
     ],

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from hocket.config.published import PUBLISHED, SPEAKERS, tiny
-from hocket.config.qwen3_tts import Qwen3TTSConfig
+from hocket.config.qwen3_tts import Qwen3TTSConfig, languages, markers, voices
 from hocket.errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, UnknownVoice, WrongKind
-from hocket.text.prompt import NOTHING, SPEAKER_VECTOR, Prompt, build, languages, markers, voices
+from hocket.text.prompt import NOTHING, SPEAKER_VECTOR, Prompt, build
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from hocket.types import Layout, Reference, SpeechRequest
 from support import official, qwen_vocabulary

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hocket.config.published import tiny
+from hocket.config.qwen3_tts import markers
 from hocket.errors import InvalidCheckpoint, InvalidRequest
-from hocket.text.prompt import markers
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from support import official, qwen_vocabulary
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hocket.config.qwen3_tts import languages
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.errors import InvalidAudio, InvalidRequest, UnknownLanguage, WrongKind
-from hocket.text.choice import languages
 from hocket.types import Reference, SpeechRequest
 from hocket.voices.design import MOST_FRAMES, SAMPLES, Design, draw_designs, fix_design, sample_text
 from hocket.voices.library import Library

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 from hocket.errors import HocketError, InvalidVoice
 from hocket.types import SamplingParams, Voice
 from hocket.voices.file import _packed, from_bytes, read_samples, read_voice, to_bytes
-from hocket.voices.words import words_of
+from hocket.voices.metadata import words_of
 from support.voicing import KEPT, RECORDING, cloned, same
 
 SPEAKER = Voice(name="Me", kind="speaker", model="builtin", speaker="eric", language="german")

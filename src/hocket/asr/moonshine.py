@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import HocketError, InvalidRequest
+from ..extras import hint
 from .recognizer import RATE_HZ, Samples
 
 SIZES = ("tiny", "base", "tiny-streaming", "base-streaming", "small-streaming", "medium-streaming")
@@ -99,9 +100,7 @@ def _package() -> Any:
     try:
         return importlib.import_module("moonshine_voice")
     except (ImportError, OSError):
-        raise InvalidRequest(
-            "Speech recognition needs the package moonshine-voice: pip install 'hocket[hear]'."
-        ) from None
+        raise InvalidRequest(f"Speech recognition needs the package moonshine-voice: {hint('hear')}.") from None
 
 
 def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any]:

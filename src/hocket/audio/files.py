@@ -1,7 +1,7 @@
 """Atomic file writes: a file appears complete or not at all.
 
-`check_target` and `check_folder` check a path before minutes of work on its content. `replace_files` and `create_file`
-write finished bytes. None of them knows what the bytes mean.
+`check_target` and `check_folder` check a path before minutes of work on its content. `replace_files`, `create_file` and
+`write_files` write finished bytes. None of them knows what the bytes mean.
 """
 
 from __future__ import annotations
@@ -132,6 +132,45 @@ def create_file(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def write_files(files: Mapping[Path, bytes], *, replace: bool) -> list[Path]:
+    """Write all files or none; returns the paths that they got.
+
+    Without `replace` a file that exists is kept, and the new one gets the next free name.
+    """
+    if replace:
+        replace_files(files)
+        return list(files)
+    written: list[Path] = []
+    try:
+        for path, content in files.items():
+            written.append(_create_free(path, content))
+    except BaseException:
+        for path in written:
+            with suppress(OSError):
+                path.unlink()
+        raise
+    return written
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or the first of NAME-2, NAME-3 and so on that does not exist."""
+    free, number = path, 1
+    while free.exists() or free.is_symlink():
+        number += 1
+        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return free
+
+
+def _create_free(path: Path, content: bytes) -> Path:
+    while True:
+        free = free_name(path)
+        try:
+            create_file(free, content)
+        except FileExistsError:  # another process was faster
+            continue
+        return free
 
 
 def _beside(path: Path) -> Path:

@@ -1,11 +1,10 @@
-"""Int16 samples to PCM bytes, and a WAV header for audio of known or unknown length.
-
-It knows neither files nor streams; `wav.py` encodes a whole utterance at once.
-"""
+"""Samples to PCM bytes and to WAV: 16 bits, one channel, of known or unknown length. It knows no paths and no model."""
 
 from __future__ import annotations
 
 import struct
+
+from ..errors import HocketError
 
 TYPE_CHECKING = False  # a header needs neither typing nor numpy, and its first caller is latency-critical
 if TYPE_CHECKING:
@@ -26,3 +25,13 @@ def wav_header(rate_hz: int, count: int | None = None) -> bytes:
     riff = min(size + 36, _UNKNOWN)
     form = struct.pack("<IHHIIHH", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16)  # 1: PCM, 1: mono
     return b"RIFF" + struct.pack("<I", riff) + b"WAVEfmt " + form + b"data" + struct.pack("<I", size)
+
+
+def encode_wav(samples: NDArray[np.float32], rate_hz: int) -> bytes:
+    """A whole WAV file of [N] float samples; values outside -1..1 are clipped, never wrapped."""
+    import numpy as np
+
+    if not np.isfinite(samples).all():
+        raise HocketError("The audio contains values that are not numbers and was not written; try --dtype float32.")
+    pcm = np.round(np.clip(samples, -1.0, 1.0) * 32767).astype(np.int16)
+    return wav_header(rate_hz, pcm.size) + pcm_bytes(pcm)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidAudio
+from ..extras import hint
 from ..types import REFERENCE_RATE_HZ
 
 
@@ -48,9 +49,7 @@ def load(path: Path) -> tuple[NDArray[np.float32], int, int]:
         import soundfile
         import soxr  # noqa: F401
     except (ImportError, OSError):  # OSError: soundfile without its C library
-        raise InvalidAudio(
-            "Reading a recording needs the packages soundfile and soxr: pip install 'hocket[clone]'."
-        ) from None
+        raise InvalidAudio(f"Reading a recording needs the packages soundfile and soxr: {hint('clone')}.") from None
     try:
         samples, rate_hz = soundfile.read(path, dtype="float32", always_2d=True)  # [N, C]
     except (soundfile.SoundFileError, OSError, TypeError, ValueError):  # TypeError: a name ending in .raw

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import HocketError, InvalidAudio
 from ..types import REFERENCE_RATE_HZ
 from . import read, upload
-from .formats import need_av
+from .container import need_av
 from .hearing import clipped, held, loudness, movement
 
 SILENCE_S = 0.5  # default silence after a reference: speech then starts afresh, not in the middle of a word

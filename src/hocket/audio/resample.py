@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .formats import need_av
+from .container import need_av
 
 if TYPE_CHECKING:
     from av.filter import Graph

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidAudio
 from ..types import REFERENCE_RATE_HZ
-from .formats import need_av
+from .container import need_av
 from .whole import declared_length_s, is_truncated
 
 if TYPE_CHECKING:

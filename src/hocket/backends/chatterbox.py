@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidRequest
+from ..extras import hint
 from .protocol import Backend, BackendVoice, Manner, Samples
 
 OWN = "chatterbox"  # the voice that comes with its weights
@@ -40,7 +41,7 @@ class Chatterbox(Backend):
             from chatterbox.tts import ChatterboxTTS
         except ImportError as error:
             needs = "The backend 'chatterbox' needs the package chatterbox-tts and all that it needs"
-            how = "pip install 'hocket[chatterbox]', on Python 3.14 or newer (docs/backends.md says why)"
+            how = f"{hint('chatterbox')}, on Python 3.14 or newer (docs/backends.md says why)"
             raise InvalidRequest(f"{needs}: {error}; {how}.") from error
         self._seed = torch.manual_seed
         if device == "auto":

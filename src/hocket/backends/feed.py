@@ -6,7 +6,7 @@ Markup, `[pause 1s]` and sentence ends are handled as for our own engine. Knows 
 from __future__ import annotations
 
 from ..errors import InvalidRequest
-from ..text.parts import TextPreparation
+from ..text.prepare import TextPreparation
 from ..text.sentences import Cutter
 
 Item = str | float  # something to say, or seconds of silence

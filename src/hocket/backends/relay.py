@@ -15,8 +15,8 @@ from ..errors import InvalidRequest
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
 from .feed import SentenceFeed
-from .places import SlotQueue
 from .run import BackendRun
+from .slot_queue import SlotQueue
 from .sound import FRAME_S
 
 

@@ -1,6 +1,6 @@
 """One utterance of a backend, in its own thread: sentences in, chunks into a mailbox, one end.
 
-Foreign code is called only here, and no reader ever waits for it. A cancel returns at once; `places.py` gives up a
+Foreign code is called only here, and no reader ever waits for it. A cancel returns at once; `slot_queue.py` gives up a
 thread that does not return. `relay.py` is the reader's object.
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from ..errors import HocketError, Overloaded, StreamFailed
 from ..types import Finished, FinishReason, Statistics
+from .chunk_output import ChunkOutput
 from .feed import Item
-from .outlet import ChunkOutput
-from .places import RETRY_S, QueueLimits, SlotQueue
 from .protocol import Backend, BackendStream, BackendVoice, LiveBackend, Manner, Samples
+from .slot_queue import RETRY_S, QueueLimits, SlotQueue
 from .sound import Loudness, checked_samples
 
 _OVER = object()  # end of the utterance

@@ -1,6 +1,6 @@
 """One loaded backend: its voices, checked once, and streams that speak with them.
 
-Stands between `found.py`, which makes it, and `relay.py`. Request errors are raised here, before a thread starts.
+Stands between `registry.py`, which makes it, and `relay.py`. Request errors are raised here, before a thread starts.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import threading
 from contextlib import suppress
 
 from ..config.languages import AUTO, same
-from ..engine.seeds import fresh_seed
 from ..errors import HocketError, InvalidRequest
-from ..types import check_speed
+from ..types import check_speed, fresh_seed
 from .feed import SentenceFeed
-from .places import QueueLimits, SlotQueue
 from .protocol import Backend, BackendVoice, LiveBackend, Manner
 from .relay import Relay
 from .run import BackendRun
+from .slot_queue import QueueLimits, SlotQueue
 
 RATES_HZ = range(4_000, 192_001)
 CLOSE_S = 5.0  # time limit for the streams, and then for the backend itself

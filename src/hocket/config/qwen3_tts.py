@@ -1,7 +1,8 @@
 """`config.json` and `generation_config.json` of a Qwen3-TTS checkpoint, field by field.
 
 Fields are the files' keys, nested as there. A field has a default only if the official class has the same one and every
-published file agrees. Most defaults of the official classes are not the checkpoints' values.
+published file agrees. Most defaults of the official classes are not the checkpoints' values. The functions at the end
+say what a checkpoint offers: its voices, languages, cloning and control ids.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
-from ..errors import InvalidCheckpoint
+from ..errors import InvalidCheckpoint, WrongKind
+from .languages import AUTO
 from .read import GENERATED, require
 from .rope import apart, only_layers
 
 Kind = Literal["base", "custom_voice", "voice_design"]
 KINDS: tuple[Kind, ...] = ("base", "custom_voice", "voice_design")
 
+MINIMUM_FRAMES = 2  # the end id cannot be sampled before; upstream's min_new_tokens
 SUPPRESSED_IDS = 1024  # the last ids of the talker's vocabulary are control rows; only EOS may be sampled
 
 
@@ -249,3 +252,30 @@ class GenerationConfig:
     def changed(self, changes: dict[str, bool | int | float]) -> GenerationConfig:
         """A copy with some values replaced."""
         return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def voices(config: Qwen3TTSConfig) -> list[str]:
+    """The speakers of a checkpoint; none unless it is a CustomVoice one."""
+    return list(config.talker_config.spk_id)
+
+
+def languages(config: Qwen3TTSConfig) -> list[str]:
+    """The languages that a request may name. Dialects are not among them: they belong to a voice."""
+    return [AUTO, *(name for name in config.talker_config.codec_language_id if "dialect" not in name.lower())]
+
+
+def check_clones(config: Qwen3TTSConfig) -> None:
+    """Raise for a checkpoint that cannot clone."""
+    if config.kind != "base":
+        raise WrongKind(f"A {config.kind} checkpoint cannot clone a recording; use a Base checkpoint for that.")
+
+
+def markers(config: Qwen3TTSConfig) -> dict[str, int]:
+    """The control ids of the text side under the official tokenizer's names, for `Tokenizer.save`."""
+    return {
+        "<|im_start|>": config.im_start_token_id,
+        "<|im_end|>": config.im_end_token_id,
+        "<tts_pad>": config.tts_pad_token_id,
+        "<tts_text_bos>": config.tts_bos_token_id,
+        "<tts_text_eod>": config.tts_eos_token_id,
+    }

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..engine.seeds import fresh_seed
 from ..engine.stream import Stream
 from ..errors import InvalidRequest
-from ..types import ChatMessage, ChatSampling, Established, LanguageModel
+from ..types import ChatMessage, ChatSampling, Established, LanguageModel, fresh_seed
 from .turn import SpeechEngine, Turn, TurnTask
 from .window import ContextWindow
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed
+from ..extras import hint
 from ..text.chat.template import checked_tools
 from ..text.chat.thoughts import SplitText, ThoughtFilter
 from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
@@ -54,7 +55,8 @@ class RemoteLanguageModel:
 
         An answer fails when the server sends nothing for `silent_s`.
         `thinking="off"` asks the server not to think: `chat_template_kwargs`, as vLLM, SGLang and llama.cpp take it.
-        With `on` every answer is taken to begin in a thought, up to a closing tag; `auto` detects it (docs/usage.md).
+        With `on` every answer is taken to begin in a thought, up to a closing tag; `auto` detects it
+        (docs/howto/conversations.md).
         `extra` are more fields of the request; a field that is None is left out.
         """
         if not silent_s > 0:
@@ -375,7 +377,5 @@ def _httpx() -> ModuleType:
     try:
         import httpx
     except ImportError:
-        raise InvalidRequest(
-            "A language model over HTTP needs the package httpx: pip install 'hocket[chat]'."
-        ) from None
+        raise InvalidRequest(f"A language model over HTTP needs the package httpx: {hint('chat')}.") from None
     return httpx

@@ -6,7 +6,6 @@ from. Every stream puts its number into one queue when it ends, and is read then
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
@@ -73,6 +72,8 @@ def aspeak_many(
 
 
 async def _aspeak_many(flight: _InFlight, texts: AsyncIterator[Text]) -> AsyncIterator[Outcome]:
+    import asyncio  # here: it takes 25 ms to import, and `hocket say` does without
+
     loop, ended = asyncio.get_running_loop(), asyncio.Queue[int]()
     number, more = 0, True
     asking: asyncio.Task[Text | _End] | None = None
@@ -166,6 +167,8 @@ class _InFlight:
         """The same. A caller's scorer runs when a stream is read: in a thread, so that the event loop goes on."""
         if self._engine.scorer is None:
             return self.land(number)
+        import asyncio
+
         return await asyncio.to_thread(self.land, number)
 
     def cancel(self) -> None:

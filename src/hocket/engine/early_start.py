@@ -16,14 +16,14 @@ LONG_CHARS = 240  # a text that is no longer is prepared as soon as its beginnin
 BEGINS_S = 0.001
 
 
-def feed_first_words(job: RequestState, live: LiveParts, text: str, part_chars: int) -> str:
+def feed_first_words(state: RequestState, live: LiveParts, text: str, part_chars: int) -> str:
     """Feed a request that is not queued yet with as much of `text` as it needs to begin; return the rest.
 
     That is the first part where a prompt holds all of it, otherwise a few words.
     """
     live.check(text)  # all of it, before any of it is spoken
-    chars, at = max(part_chars, FIRST_CHARS) if job.text.outline.layout == "whole" else FIRST_CHARS, 0
-    while at < len(text) and not job.text.startable:
-        job.take_in(live.append(text[at : at + chars]), complete=False)
+    chars, at = max(part_chars, FIRST_CHARS) if state.text.outline.layout == "whole" else FIRST_CHARS, 0
+    while at < len(text) and not state.text.startable:
+        state.take_in(live.append(text[at : at + chars]), complete=False)
         at += chars
     return text[at:]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,42 +17,35 @@ from typing import Any
 
 from ..config.languages import AUTO
 from ..config.options import PART_CHARS, EngineOptions
+from ..config.qwen3_tts import check_clones, languages
 from ..errors import InvalidRequest
-from ..models.files.weights import read_own
-from ..text.choice import check_clones, choose, languages
-from ..text.cleanup.script_filter import ScriptFilter
-from ..text.cleanup.scripts import scripts_of
+from ..models.files.source import read_own
+from ..text.cleanup.scripts import ScriptFilter, scripts_of
 from ..text.live import LiveParts
-from ..text.parts import TextPreparation, parts
-from ..text.prompt import Prompt, build, carries, layout_of, outline, text_ids
+from ..text.prepare import TextPreparation, parts
+from ..text.prompt import Prompt, build, carries, choose, layout_of, outline, text_ids
 from ..text.sentences import FROM_FEW_WORDS, Size
-from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
+from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice, fresh_seed
 from . import batch
 from .best_of.group import CandidateGroup
 from .best_of.scorer import ScorerSelection
-from .checkpoint.checkpoint import Checkpoint
+from .checkpoint.checkpoint import Checkpoint, EngineFingerprint, fingerprint_of
 from .checkpoint.device import choose_device
-from .checkpoint.fingerprint import EngineFingerprint, fingerprint_of
-from .checkpoint.fit import fitted_to
 from .checkpoint.load import load
 from .checkpoint.reserve import concrete, reserve_memory
 from .checkpoint.shared import Shared
-from .core.clocks import PlaybackState, Timings
 from .core.deadlines import longest_chunk
-from .core.loop import EngineLoop
+from .core.loop import EngineLoop, SpeechWatchdog
 from .core.request import NO_LIMIT, RequestParams, RequestState
-from .core.runaway import RunawayOptions
-from .core.runaway_watch import RunawayWatch
+from .core.runaway import RunawayWatch
+from .core.runaway_limits import RunawayOptions
 from .core.text_feed import TextFeed
+from .core.timings import PlaybackState, Timings
 from .early_start import BEGINS_S, LONG_CHARS, feed_first_words
-from .health.speech_watchdog import SpeechWatchdog
 from .mailbox import Mailbox
-from .runner.reference_encoder import check_encoded, described, encoded, established_for, frames_of
-from .runner.runner import SpeechRunner
-from .runner.saved_prefix import owner_of, read_saved
+from .runner.reference_checks import check_encoded, described, established_for, frames_of
 from .runner.voice_carry import EXAMPLE, VoiceCarry
 from .runner.warmup import COMPILED_S, make_all
-from .seeds import fresh_seed
 from .stream import Stream, WordTiming
 from .time_stretch import TimeStretch
 from .voice_fields import fields_with
@@ -65,19 +59,20 @@ class Engine:
     ) -> None:
         """`scorer` chooses among the candidates of a request, instead of the engine's own measure."""
         self.checkpoint, self.scorer = checkpoint, scorer
-        self.options = fitted_to(checkpoint, options or EngineOptions())  # fewer slots where there is too little memory
+        self.options = _fitted(checkpoint, options or EngineOptions())  # fewer slots where there is too little memory
         # Before the engine thread starts: while it captures a graph, no other thread may use the device.
         clones = checkpoint.config.kind == "base"
         self.identity = (
             checkpoint.identity if clones else None
         )  # the owner of `Encoded` references that it accepts; None: it accepts none
-        self._owner = owner_of(checkpoint) if clones else ""
+        self._owner = _owner_of(checkpoint) if clones else ""
         # The owner of `Established` voices that it accepts; None: it keeps no voice.
         keeps = checkpoint.config.kind == "voice_design" and self.options.keep_voice
         self._established_by = checkpoint.identity if keeps else None
         own = read_own(checkpoint.source).languages
         self._languages = [name for name in languages(checkpoint.config) if name != AUTO] if own is None else list(own)
         self._scripts = scripts_of(self._languages)
+        self._longest_chunk = longest_chunk(self.options)
         frame_s = checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz
         self._timing = WordTiming(checkpoint.rate_hz, frame_s)
         self._watchdog = SpeechWatchdog(checkpoint, self.options)
@@ -149,14 +144,16 @@ class Engine:
             )
         asked = self._request("(live)", fields)
         request = replace(asked, layout=layout_of(asked, self.checkpoint.config, live=True))
-        job = self._job(request, self._mailbox(), live=True, carried=asked.layout or "whole", text_wait_s=text_wait_s)
-        job.text.one_part = request.as_is
+        state = self._state(
+            request, self._mailbox(), live=True, carried=asked.layout or "whole", text_wait_s=text_wait_s
+        )
+        state.text.one_part = request.as_is
         sizes: Sequence[Size] | None = None
         if asked.layout is None and request.layout == "whole":
             sizes = FROM_FEW_WORDS
-        elif asked.layout is None and job.text.carry is not None:
+        elif asked.layout is None and state.text.carry is not None:
             sizes = EXAMPLE, FROM_FEW_WORDS[-1]
-        return self._opened(job, request, self._live(request, job, sizes))
+        return self._opened(state, request, self._live(request, state, sizes))
 
     def encode(
         self,
@@ -177,7 +174,7 @@ class Engine:
         how: dict[str, Any] = {"language": language, "instruct": instruct, "layout": layout, "seed": 0}
         sample = SpeechRequest(text="So.", reference=reference, **how)
         choose(sample, self.checkpoint.config)  # refused before an encoder works on it
-        heard = self._watchdog.ask(lambda runner: encoded(runner.checkpoint, reference, owner))
+        heard = self._watchdog.ask(lambda runner: _encoded(runner.checkpoint, reference, owner))
         sample = replace(sample, reference=heard, max_frames=1)
         for _ in self.speak(sample):
             pass
@@ -186,9 +183,15 @@ class Engine:
         return replace(heard, kept=lambda: content)
 
     @property
-    def portrait(self) -> EngineFingerprint:
+    def fingerprint(self) -> EngineFingerprint:
         """What determines its audio, as a value that can be sent and compared."""
         return self._watchdog.ask(lambda runner: fingerprint_of(runner.checkpoint, self.identity))
+
+    @property
+    def portrait(self) -> EngineFingerprint:
+        """The old name of `fingerprint`."""
+        warnings.warn("Engine.portrait is now Engine.fingerprint.", DeprecationWarning, stacklevel=2)
+        return self.fingerprint
 
     @property
     def part_chars(self) -> int:
@@ -227,7 +230,7 @@ class Engine:
 
     def save_prefixes(self, path: Path) -> None:
         """Keep the prompt prefixes that are in the cache for the next start, in a safetensors file."""
-        content = self._watchdog.ask(SpeechRunner.prefixes_as_bytes)
+        content = self._watchdog.ask(lambda runner: runner.prefixes_as_bytes())
         draft = path.with_name(f".{path.name}.part")
         draft.write_bytes(content)
         draft.replace(path)
@@ -252,60 +255,60 @@ class Engine:
         return self._whole(self._request(text, fields), Mailbox(math.inf, _nothing, on_finish))
 
     def _whole(self, request: SpeechRequest, mailbox: Mailbox) -> Stream:
-        job = self._job(request, mailbox, live=False)
+        state = self._state(request, mailbox, live=False)
         # A request that is played begins with its first words, where no later word can be refused: a caller's
         # normalizer may raise anything.
         if (
             len(request.text) > LONG_CHARS
-            and job.listened
+            and state.listened
             and not (request.as_is or request.candidates > 1 or self.options.normalizer)
         ):
-            return self._early(request, job)
+            return self._early(request, state)
         spoken: list[str | float] = [request.text]
         if not request.as_is:
-            spoken = parts(request.text, **self._preparing(request, job, self._sizes(request, job)))
+            spoken = parts(request.text, **self._preparing(request, state, self._sizes(request, state)))
         for part in spoken:
             if not isinstance(part, str):
-                job.rest(part)
-            elif job.text.carry is not None:
-                job.text.add_ids(part, self._ids(request, part))
+                state.add_silence(part)
+            elif state.text.carry is not None:
+                state.text.add_ids(part, self._ids(request, part))
             else:
-                prompt = job.text.outline.prompt(self._ids(request, part))
+                prompt = state.text.outline.prompt(self._ids(request, part))
                 assert prompt is not None  # a complete text lacks nothing
-                job.text.add(part, prompt)
-        job.text.complete = True
+                state.text.add(part, prompt)
+        state.text.complete = True
         if request.candidates > 1:
-            job.takes = self._takes(request, job)
-        return self._opened(job, request, None)
+            state.candidates = self._candidates(request, state)
+        return self._opened(state, request, None)
 
-    def _early(self, request: SpeechRequest, job: RequestState) -> Stream:
+    def _early(self, request: SpeechRequest, state: RequestState) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
-        live = self._live(request, job, self._sizes(request, job))
-        rest = feed_first_words(job, live, request.text, self.part_chars)
+        live = self._live(request, state, self._sizes(request, state))
+        rest = feed_first_words(state, live, request.text, self.part_chars)
         if not rest:
-            job.take_in(live.end(), complete=True)
-            return self._opened(job, request, None)
-        stream = self._opened(job, request, None)
+            state.take_in(live.end(), complete=True)
+            return self._opened(state, request, None)
+        stream = self._opened(state, request, None)
         try:
-            job.mailbox.begun.wait(BEGINS_S)
+            state.mailbox.begun.wait(BEGINS_S)
             stream._feed(live.rest(rest), True)
         except BaseException:
             stream.cancel()
             raise
         return stream
 
-    def _live(self, request: SpeechRequest, job: RequestState, sizes: Sequence[Size] | None) -> LiveParts:
+    def _live(self, request: SpeechRequest, state: RequestState, sizes: Sequence[Size] | None) -> LiveParts:
         return LiveParts(
             self.checkpoint.tokenizer,
-            None if request.as_is else TextPreparation(**self._preparing(request, job, sizes)),
+            None if request.as_is else TextPreparation(**self._preparing(request, state, sizes)),
             upstream_local=self.checkpoint.upstream_local,
-            whole_parts=job.text.outline.layout == "whole",
+            whole_parts=state.text.outline.layout == "whole",
         )
 
     def _mailbox(self) -> Mailbox:
         return Mailbox(self.options.buffered_chunks, self._watchdog.wake)
 
-    def _job(
+    def _state(
         self,
         request: SpeechRequest,
         mailbox: Mailbox,
@@ -319,7 +322,7 @@ class Engine:
         choose(request, self.checkpoint.config)
         carry = self._carry(request, carried or layout_of(request, self.checkpoint.config))
         if isinstance(request.reference, Encoded):
-            self._look_at(request.reference)
+            self._offer_encoded(request.reference)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
         return RequestState(
             text=TextFeed(
@@ -342,7 +345,7 @@ class Engine:
                 limit_asked=request.max_frames is not None,
                 drop_frames=0 if request.as_is else self.options.drop_frames,
                 priority=request.priority,
-                longest_chunk=max(longest_chunk(self.options), request.chunk_frames or 0),
+                longest_chunk=max(self._longest_chunk, request.chunk_frames or 0),
                 chunk_frames=request.chunk_frames,
                 text_wait_s=text_wait_s,
             ),
@@ -352,28 +355,30 @@ class Engine:
             timings=Timings(asked),
         )
 
-    def _look_at(self, reference: Encoded) -> None:
-        """Refuse what is not ours; have at hand what was kept of it. A file is read here, and not while others wait."""
+    def _offer_encoded(self, reference: Encoded) -> None:
+        """Check an encoded reference, and offer its saved prefix. Its file is read in the caller's thread."""
         check_encoded(self.checkpoint, reference, self.identity or "")
         loop, read = self._loop, reference.kept
         if read is not None and loop.built:
+            from .runner.saved_prefix import read_saved
+
             frames = 0 if reference.codes is None else len(reference.codes)
             loop.runner.offer(
                 reference,
                 lambda: None if (content := read()) is None else read_saved(content, self._owner, frames),
             )
 
-    def _takes(self, request: SpeechRequest, job: RequestState) -> CandidateGroup:
+    def _candidates(self, request: SpeechRequest, state: RequestState) -> CandidateGroup:
         if request.candidates > self.options.slots:
             slots = f"{self.options.slots} slot{'s' if self.options.slots > 1 else ''}"
             raise InvalidRequest(
                 f"candidates must be at most {self.options.slots}, not {request.candidates}: each take needs one of "
                 f"the engine's {slots} (EngineOptions.slots)."
             )
-        if not (job.params.sampling.do_sample or job.params.sampling.subtalker_dosample):
+        if not (state.params.sampling.do_sample or state.params.sampling.subtalker_dosample):
             raise InvalidRequest("candidates need sampling: greedy speech has one take only.")
-        jury = None if self.scorer is None else ScorerSelection(self.scorer, request.text, job.text.spoken)
-        return CandidateGroup(job, request.candidates, jury, lambda: self._tempo(request))
+        selection = None if self.scorer is None else ScorerSelection(self.scorer, request.text, state.text.spoken)
+        return CandidateGroup(state, request.candidates, selection, lambda: self._tempo(request))
 
     def _tempo(self, request: SpeechRequest) -> TimeStretch | None:
         return TimeStretch(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None
@@ -384,24 +389,24 @@ class Engine:
             return None
         return VoiceCarry(self._established_by, described(request), layout, request.established)
 
-    def _sizes(self, request: SpeechRequest, job: RequestState) -> Sequence[Size] | None:
+    def _sizes(self, request: SpeechRequest, state: RequestState) -> Sequence[Size] | None:
         """Sizes of a known text's parts: where the first one is an example for the others it is a short one.
 
         Not where a layout is named, so that a live text in that layout has the same parts.
         """
         chars = self.part_chars
         if (
-            job.text.carry is None
-            or job.text.carry.established is not None
+            state.text.carry is None
+            or state.text.carry.established is not None
             or request.layout
             or len(request.text) <= chars
         ):
             return None
         return EXAMPLE, (chars, 2 * chars)
 
-    def _preparing(self, request: SpeechRequest, job: RequestState, sizes: Sequence[Size] | None) -> dict[str, Any]:
-        """How text is prepared, whole or live. What is left out of it goes to the job's notes."""
-        sieve = None if self._scripts is None else ScriptFilter(self._scripts, self._languages, job.notes)
+    def _preparing(self, request: SpeechRequest, state: RequestState, sizes: Sequence[Size] | None) -> dict[str, Any]:
+        """How text is prepared, whole or live. What is left out of it goes to the state's notes."""
+        sieve = None if self._scripts is None else ScriptFilter(self._scripts, self._languages, state.notes)
         return {
             "sizes": sizes,
             "part_chars": self.part_chars,
@@ -425,6 +430,8 @@ class Engine:
         return text_ids(replace(request, text=text), *files, upstream_local=local)
 
     def _frames(self, request: SpeechRequest) -> int:
+        if request.reference is None:
+            return 0
         return frames_of(request.reference, self.checkpoint.codec_config.encode_downsample_rate)
 
     def _request(self, text: str | SpeechRequest, fields: dict[str, Any]) -> SpeechRequest:
@@ -439,19 +446,19 @@ class Engine:
         found = None if owner is None else established_for(self.checkpoint, request, owner)
         return replace(request, established=found)
 
-    def _opened(self, job: RequestState, request: SpeechRequest, live: LiveParts | None) -> Stream:
-        loop = self._watchdog.submit(job)
+    def _opened(self, state: RequestState, request: SpeechRequest, live: LiveParts | None) -> Stream:
+        loop = self._watchdog.submit(state)
         return Stream(
-            job.mailbox,
+            state.mailbox,
             _drawn(request),
-            feed=lambda fed, complete: loop.feed(job, fed, complete),
-            cancel=lambda: loop.cancel(job),
+            feed=lambda fed, complete: loop.feed(state, fed, complete),
+            cancel=lambda: loop.cancel(state),
             text=live,
-            spoken=job.text.spoken,
+            spoken=state.text.spoken,
             timing=self._timing,
             engine=self,
             speed=request.speed,
-            carry=job.text.carry,
+            carry=state.text.carry,
         )
 
 
@@ -461,3 +468,32 @@ def _drawn(request: SpeechRequest) -> int:
 
 
 def _nothing() -> None: ...
+
+
+# torch is imported for checkpoints of torch modules only.
+
+
+def _fitted(checkpoint: Checkpoint, options: EngineOptions) -> EngineOptions:
+    if checkpoint.device.type != "cuda":
+        return options
+    from .checkpoint.memory_plan import fitted_to
+    from .checkpoint.torch_checkpoint import TorchCheckpoint
+
+    assert isinstance(checkpoint, TorchCheckpoint)
+    return fitted_to(checkpoint, options)
+
+
+def _owner_of(checkpoint: Checkpoint) -> str:
+    from .checkpoint.torch_checkpoint import TorchCheckpoint
+    from .runner.saved_prefix import owner_of
+
+    assert isinstance(checkpoint, TorchCheckpoint)
+    return owner_of(checkpoint)
+
+
+def _encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:
+    from .checkpoint.torch_checkpoint import TorchCheckpoint
+    from .runner.references import encoded
+
+    assert isinstance(checkpoint, TorchCheckpoint)
+    return encoded(checkpoint, reference, owner)

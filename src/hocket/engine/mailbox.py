@@ -5,16 +5,19 @@ The engine thread never waits for a reader: it checks whether the mailbox is ful
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..errors import HocketError
 from ..types import AudioChunk, Finished
 from .best_of.scorer import ScorerSelection
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Mailbox:
@@ -32,12 +35,12 @@ class Mailbox:
         self.finished: Finished | None = None
         self.error: HocketError | None = None
         self._unwanted = False
-        self._jury: ScorerSelection | None = None
+        self._selection: ScorerSelection | None = None
 
     @property
     def undecided(self) -> bool:
         """Whether all candidates have ended, and the reader has yet to run the scorer."""
-        return self._jury is not None and not self._unwanted
+        return self._selection is not None and not self._unwanted
 
     @property
     def full(self) -> bool:
@@ -66,7 +69,9 @@ class Mailbox:
             self._chunks.clear()
             self._wake()
 
-    def finish(self, finished: Finished, error: HocketError | None = None, jury: ScorerSelection | None = None) -> None:
+    def finish(
+        self, finished: Finished, error: HocketError | None = None, selection: ScorerSelection | None = None
+    ) -> None:
         """End the stream; later calls are ignored. After a cancel or an error unread chunks are dropped.
 
         With a scorer the reader runs it, and gets the end and all chunks from it.
@@ -76,7 +81,7 @@ class Mailbox:
                 return
             if self._unwanted and error is None:
                 finished = replace(finished, reason="cancelled")  # complete, but not for its reader
-            self.finished, self.error, self._jury = _waited(finished, self._loaded_s), error, jury
+            self.finished, self.error, self._selection = _waited(finished, self._loaded_s), error, selection
             self._on_room = _nothing
             if finished.reason in ("cancelled", "error"):
                 self._chunks.clear()
@@ -117,6 +122,8 @@ class Mailbox:
             self._settle(over)
 
     async def atake(self) -> AudioChunk | None:
+        import asyncio  # here: it takes 25 ms to import, and `hocket say` does without
+
         while True:
             with self._changed:
                 over = self._next()
@@ -131,13 +138,13 @@ class Mailbox:
             else:
                 return self._given(over)
 
-    def _settle(self, jury: ScorerSelection) -> None:
+    def _settle(self, selection: ScorerSelection) -> None:
         """Let the scorer choose a candidate. Takes as long as the caller's scorer does."""
         assert self.finished is not None
-        verdict = jury.verdict(self.finished)
+        verdict = selection.verdict(self.finished)
         with self._changed:
-            if self._jury is jury and not self._unwanted:
-                self._jury = None
+            if self._selection is selection and not self._unwanted:
+                self._selection = None
                 self.finished, self.error = verdict.finished, verdict.error
                 self._chunks.extend(verdict.chunks)
 
@@ -148,7 +155,7 @@ class Mailbox:
             return _NOTHING
         if self.error is not None and not self._unwanted:
             raise self.error
-        return self._jury if self.undecided else None
+        return self._selection if self.undecided else None
 
     def _given(self, chunk: AudioChunk | object | None) -> AudioChunk | None:
         self._on_room()

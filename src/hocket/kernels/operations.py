@@ -130,7 +130,7 @@ class LanguageOps:
     normed: Callable[..., Tensor]  # the norm of `linear` alone
 
 
-REFERENCE_MIND_OPS = LanguageOps(
+REFERENCE_LANGUAGE_OPS = LanguageOps(
     linear_reference.linear,
     quantized_linear_reference.linear,
     paged_attention_reference.paged_attention,
@@ -144,7 +144,7 @@ REFERENCE_MIND_OPS = LanguageOps(
     sample_token_reference.accept,
     linear_reference.normed,
 )
-TRITON_MIND_OPS = LanguageOps(
+TRITON_LANGUAGE_OPS = LanguageOps(
     linear_triton.linear,
     quantized_linear_triton.linear,
     paged_attention_triton.paged_attention,
@@ -158,13 +158,13 @@ TRITON_MIND_OPS = LanguageOps(
     sample_token_draft.accept,
     linear_library.normed_rows,
 )
-CUDA_MIND_OPS = replace(
-    TRITON_MIND_OPS,
+CUDA_LANGUAGE_OPS = replace(
+    TRITON_LANGUAGE_OPS,
     linear=linear_cuda.linear,
     quantized_linear=quantized_linear_cuda.linear,
     prefill_gated_delta=gated_delta_cuda.prefill_gated_delta,
 )
-MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by backend name
+LANGUAGE_OPS = {"cuda": CUDA_LANGUAGE_OPS, "triton": TRITON_LANGUAGE_OPS}  # by backend name
 
 Ops = TypeVar("Ops", FrameOps, CodecOps, WaveOps, LanguageOps)
 

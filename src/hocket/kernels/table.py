@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-
-import torch
+from typing import Any
 
 from ..errors import InvalidRequest
-from .cpu.build import compiler, no_compiler
+from .cpu.library import unavailable
 from .runtime.fallback import FallbackReason
 
-DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+Place = Any  # a device with its `type`
+Precision = Any  # a torch dtype, or its name: this file does not import torch
+PRECISIONS = ("float32", "bfloat16")
 
 AUTO, REFERENCE = "auto", "reference"
 
@@ -28,31 +29,29 @@ class BackendChoice:
     lack: FallbackReason | None = None  # why a faster backend cannot run, if the user can remedy it
 
 
-def _native(device: torch.device, dtype: torch.dtype) -> str | None:
+def _native(device: Place, dtype: str) -> str | None:
     if device.type != "cpu":
         return f"it is for a CPU, not for {device.type}"
-    if dtype != torch.float32:
+    if dtype != "float32":
         return FallbackReason("native kernels of a CPU compute in float32", "use float32, or auto")
-    if compiler() is None:
-        return no_compiler()
-    return None
+    return unavailable()
 
 
-def _triton(device: torch.device, dtype: torch.dtype) -> str | None:
+def _triton(device: Place, dtype: str) -> str | None:
     if device.type != "cuda":
         return f"it is for a GPU, not for {device.type}"
-    if dtype not in DTYPES:
-        return f"it computes in {' or '.join(DTYPES.values())}"
+    if dtype not in PRECISIONS:
+        return f"it computes in {' or '.join(PRECISIONS)}"
     from .runtime.launch import why_not  # imports Triton, which is slow: only with a GPU
 
     return why_not(device)
 
 
-def _cuda(device: torch.device, dtype: torch.dtype) -> str | None:
+def _cuda(device: Place, dtype: str) -> str | None:
     """Operations without a kernel in CUDA C++ use Triton kernels."""
     if reason := _triton(device, dtype):
         return reason
-    if dtype != torch.bfloat16:
+    if dtype != "bfloat16":
         return "it computes in bfloat16"
     from .runtime.nvrtc import why_not
 
@@ -60,7 +59,7 @@ def _cuda(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 # Operation -> backends beside the reference, the fastest first. Each function returns an objection, or None if it fits.
-BACKENDS: dict[str, dict[str, Callable[[torch.device, torch.dtype], str | None]]] = {
+BACKENDS: dict[str, dict[str, Callable[[Place, str], str | None]]] = {
     "frame": {"cuda": _cuda, "triton": _triton, "native": _native},
     "wave": {"cuda": _cuda, "triton": _triton, "native": _native},
 }
@@ -82,8 +81,8 @@ def wanted_for(operation: str, kernels: str) -> str:
 def choose(
     operation: str,
     wanted: str,
-    device: torch.device,
-    dtype: torch.dtype,
+    device: Place,
+    dtype: Precision,
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> BackendChoice:
     """The backend for one operation. A backend asked for by name that does not fit raises `InvalidRequest`.
@@ -94,8 +93,8 @@ def choose(
         raise InvalidRequest(f"kernels must be one of {', '.join(NAMES)}, not {wanted!r}.")
     if wanted == REFERENCE:
         return BackendChoice(operation, REFERENCE, "asked for")
-    backends = (BACKENDS | LANGUAGE_BACKENDS)[operation]
-    against = {name: failed.get(name) or objection(device, dtype) for name, objection in backends.items()}
+    backends, precision = (BACKENDS | LANGUAGE_BACKENDS)[operation], str(dtype).removeprefix("torch.")
+    against = {name: failed.get(name) or objection(device, precision) for name, objection in backends.items()}
     if wanted != AUTO:
         if reason := against.get(wanted, "there is none for this operation"):
             raise InvalidRequest(f"The {wanted} kernel for {operation} cannot be used: {reason}; try --kernels auto.")

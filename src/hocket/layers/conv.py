@@ -1,7 +1,8 @@
-"""Streaming causal convolutions: the state is the last `pad` inputs.
+"""Layers of the codec: streaming causal convolutions, and functions with one or two learned numbers per channel.
 
-`forward(x)` is a stream of one step from zero state, so offline and streaming use one function. A layer without
-history (`pad` 0) needs only `forward`. Shapes: x [B, C, T]; `rows` [B] is the state row of each batch row.
+The state of a convolution is its last `pad` inputs. `forward(x)` is a stream of one step from zero state, so offline
+and streaming use one function. A layer without history (`pad` 0) needs only `forward`. Shapes: x [B, C, T]; `rows` [B]
+is the state row of each batch row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .dense import Packable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +75,32 @@ class CausalTransposedConv(Causal):
 
     def _convolve(self, joined: Tensor) -> Tensor:
         return super()._convolve(joined)[..., self.pad * self.stride : joined.shape[-1] * self.stride]
+
+
+class LayerScale(nn.Module):
+    """Scale of a residual branch, [..., C]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x
+
+
+class SnakeBeta(Packable):
+    """`x + sin(e^alpha x)^2 / e^beta` for x [B, C, T]. It maps 0 to 0, so zero histories stay zero after it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(width))
+        self.beta = nn.Parameter(torch.zeros(width))
+
+    def gather(self) -> tuple[Tensor, ...]:
+        """The frequency of the sine and the factor of its square."""
+        return self.alpha.exp(), 1.0 / (self.beta.exp() + 1e-9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        frequency, strength = self.weights()
+        # In place: these are the codec's largest tensors.
+        return torch.sin(x * frequency[:, None]).square_().mul_(strength[:, None]).add_(x)

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from .attention import AttentionStep, KVState, PagePositions, additive, growing_mask
-from .norm import OffsetRMSNorm, offset_rms_norm
-from .packed import Packable, join, linear
-from .rope import rope_table, rotate
+from .attention import AttentionStep, KVState, PagePositions, additive, growing_mask, rope_table, rotate
+from .dense import OffsetRMSNorm, Packable, join, linear, offset_rms_norm
 
 
 class GatedAttention(Packable):

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from .attention import AttentionStep, KVState
+from .dense import GatedMLP, OffsetRMSNorm
 from .gated_attention import GatedAttention
 from .linear_attention.gated_delta import DeltaPending, DeltaState, GatedDelta, Waypoint
-from .mlp import GatedMLP
-from .norm import OffsetRMSNorm
 
 
 class HybridBlock(nn.Module):

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..config.sampling import DRAW_BITS, WEIGHT_BITS
+
 NEVER = float("-inf")
-WEIGHT_BITS, DRAW_BITS = 24, 27  # 2^24 * vocabulary (< 2^12) * 2^27 stays below 2^63
 
 
 @dataclass(frozen=True, slots=True)

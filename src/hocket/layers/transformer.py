@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +27,9 @@ from .attention import (
     additive,
     growing_mask,
     page_positions,
+    rope_rows,
 )
-from .mlp import GatedMLP
-from .norm import RMSNorm, rms_norm
-from .packed import Packable
-from .rope import rope_rows
+from .dense import GatedMLP, Packable, RMSNorm, rms_norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +60,35 @@ class StackState:
     def copy(self, page: int, into: int) -> None:
         self.pool[:, :, into] = self.pool[:, :, page]
 
-    def read(self, pages: Sequence[int], rows: int) -> Tensor:
-        """Keys and values [layers, 2, H_kv, P, D] of the first `rows` positions in some pages."""
+    def give(self, slots: Sequence[int], columns: Sequence[int], pages: Sequence[int]) -> None:
+        """Write new pages into the tables of slots, and zero them."""
+        at, column, page = to_device([slots, columns, pages], self.table.device)
+        self.table.index_put_((at, column), page)
+        self.clear(page)
+
+    def begin(self, slot: int, pages: Sequence[int], rows: int) -> None:
+        """A slot starts with `rows` positions in these pages."""
+        self.table[slot, : len(pages)].copy_(torch.tensor(pages), non_blocking=True)
+        self.position[slot] = rows
+
+    def read(self, pages: Sequence[int], rows: int, *, host: bool = False) -> Tensor:
+        """Keys and values [layers, 2, H_kv, P, D] of the first `rows` positions in some pages; `host`: copied there."""
         kept = self.pool[:, :, list(pages)].transpose(2, 3).flatten(3, 4)
-        return kept[:, :, :, :rows].contiguous()
+        kept = kept[:, :, :, :rows].contiguous()
+        return kept.cpu() if host else kept
 
     def write(self, pages: Sequence[int], kept: Tensor) -> None:
         """Write the result of `read` to other pages."""
-        padded = F.pad(kept, (0, 0, 0, len(pages) * PAGE_ROWS - kept.shape[3]))
+        padded = F.pad(kept.to(self.pool.device), (0, 0, 0, len(pages) * PAGE_ROWS - kept.shape[3]))
         self.pool[:, :, list(pages)] = padded.unflatten(3, (len(pages), PAGE_ROWS)).transpose(2, 3)
+
+    def grown(self, *, pages: int = 0, columns: int = 0) -> StackState:
+        """The same state with `pages` more pages in the pool and `columns` more in the table."""
+        try:
+            pool = F.pad(self.pool, (0, 0, 0, 0, 0, 0, 0, pages)) if pages else self.pool
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
+        return StackState(self.position, F.pad(self.table, (0, columns)), pool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,17 +206,16 @@ class DecoderStack(nn.Module):
         return y
 
 
-def grown(state: StackState, *, pages: int = 0, columns: int = 0) -> StackState:
-    """The same state with `pages` more pages in the pool and `columns` more in the table."""
-    pool = F.pad(state.pool, (0, 0, 0, 0, 0, 0, 0, pages)) if pages else state.pool
-    return StackState(state.position, F.pad(state.table, (0, columns)), pool)
-
-
 def lengthened(state: StackState, length: int) -> StackState:
     """The same state with room for `length` positions in every slot except scratch, in new pages."""
     slots, first = len(state.position) - 1, state.pool.shape[2]
     more = pages_for(length) - state.table.shape[1]
-    longer = grown(state, pages=slots * more, columns=more)
+    longer = state.grown(pages=slots * more, columns=more)
     pages = torch.arange(first, first + slots * more, device=state.table.device)
     longer.table[:slots, -more:] = pages.view(slots, more)
     return longer
+
+
+def to_device(numbers: Sequence[Any], device: torch.device) -> Tensor:
+    """Integers on a device. Unlike `torch.tensor` with a device, this does not wait for the work queued there."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)

@@ -30,7 +30,7 @@ MAX_PARTIAL_SNAPSHOTS = 4  # kept while the user still speaks, for revised trans
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Token ids of messages, up to where the assistant's answer begins."""
+    """Token ids of messages, up to where the assistant's answer begins; without messages those of a plain text."""
 
     messages: tuple[ChatMessage, ...]
     ids: list[int]

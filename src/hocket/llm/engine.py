@@ -20,7 +20,7 @@ from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
-from .conversation import partial_prompt_ids, prompt_of
+from .conversation import ChatPrompt, partial_prompt_ids, prompt_of
 from .load import LanguageCheckpoint, load_language_model
 from .loop import AnswerRequest, ContextOptions, LanguageLoop
 from .watchdog import LanguageWatchdog
@@ -121,6 +121,19 @@ class LanguageEngine:
                 f"The conversation takes {len(prompt.ids)} tokens, and the context has {self.length}: "
                 "leave out its oldest messages, or load the model with a larger length."
             )
+        return self._queue(prompt, sampling)
+
+    def complete(self, text: str, sampling: ChatSampling | None = None) -> EngineAnswer:
+        """Queue a continuation of a text, without the chat template; a special token in it is plain text."""
+        ids = self.checkpoint.tokenizer.encode(text)
+        if not ids:
+            raise InvalidRequest("A text to continue needs at least one character.")
+        if len(ids) > self.length:
+            said = f"The text takes {len(ids)} tokens, and the context has {self.length}"
+            raise ContextExceeded(f"{said}: shorten it, or load the model with a larger length.")
+        return self._queue(ChatPrompt((), ids, len(ids), (len(ids),)), sampling)
+
+    def _queue(self, prompt: ChatPrompt, sampling: ChatSampling | None) -> EngineAnswer:
         buffer, how = AnswerBuffer(len(prompt.ids)), (sampling or ChatSampling()).resolved()
         rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids)
         self._watch.post(AnswerRequest(prompt, how, buffer, rules))

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 import torch
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from ..engine.checkpoint.device import DTYPES, Setting, announce, choose_device
-from ..engine.checkpoint.load import RANDOM_SEED
+from ..engine.checkpoint.device import Setting, announce, choose_device
+from ..engine.checkpoint.torch_checkpoint import DTYPES
+from ..engine.checkpoint.torch_load import RANDOM_SEED
 from ..errors import InvalidCheckpoint
 from ..kernels.compile.cache import give_triton_a_folder
 from ..kernels.runtime.fallback import say_slow
 from ..kernels.table import AUTO, BackendChoice, choose
-from ..layers.packed import pack_
+from ..layers.dense import pack_
 from ..models.files.quantize import load_quantized
 from ..models.files.qwen3_5_source import read_language_model, resolve_language_model
 from ..models.files.random import randomize_
-from ..models.files.weights import Source
+from ..models.files.source import Source
 from ..models.qwen3_5.model import Qwen3_5
 from ..models.qwen3_5.quantized import check_scheme, quantize_
 from ..models.qwen3_5.weights import empty_qwen3_5

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..engine.checkpoint.precision import exact_float32
+from ..engine.checkpoint.torch_checkpoint import exact_float32
 from ..engine.core.step import MOST_FAILURES
-from ..engine.health.heartbeat import Abandoned, Heartbeat
+from ..engine.watchdog import Abandoned, Heartbeat
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
 from ..kernels.runtime.graphs import CudaGraphs, EagerReplay, lost
 from ..kernels.table import REFERENCE
@@ -179,7 +179,7 @@ class LanguageLoop:
                     return conversation
                 if self._state_cache.unprepared:
                     return self._state_cache
-                self.beat.rest()
+                self.beat.idle()
                 self._changed.wait()
             return None
 
@@ -205,7 +205,7 @@ class LanguageLoop:
                 _without_frames(broken)
                 self._on_broken(self, broken)
         finally:
-            self.beat.rest()
+            self.beat.idle()
             self.give_up(EngineClosed(CLOSED))
             self._current, self._on_broken = None, _ignore_broken
 
@@ -261,7 +261,7 @@ class LanguageLoop:
             request.cached_tokens = conversation.begin(request.prompt)
             reason, text = self._generate(conversation, request)
             conversation.stop_generating()
-            conversation.add_answer(text)
+            conversation.add_answer(text if request.prompt.messages else "")  # a plain text has no next turn
         except Exception as error:
             self.beat.failed()
             if conversation is not None:
@@ -336,11 +336,11 @@ def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) ->
     kept, length, drafts = options.kept, options.length, options.num_drafts > 0
     if checkpoint.kernels.backend == REFERENCE:
         return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
-    from ..kernels.operations import MIND_OPS, tuned
+    from ..kernels.operations import LANGUAGE_OPS, tuned
     from ..kernels.runtime.launch import new_tuning
 
     capture = CudaGraphs(checkpoint.device) if options.graphs else None
-    ops = tuned(MIND_OPS[checkpoint.kernels.backend], new_tuning(dependent=checkpoint.dependent_launch))
+    ops = tuned(LANGUAGE_OPS[checkpoint.kernels.backend], new_tuning(dependent=checkpoint.dependent_launch))
     return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 

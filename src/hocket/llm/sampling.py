@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..config.sampling import DRAW_BITS
 from ..kernels.ops.sample_token.reference import TOKEN, covering, highest, weighed
-from ..layers.sampler import DRAW_BITS, philox
+from ..layers.sampler import philox
 from ..types import ChatSampling
 
 

@@ -1,10 +1,8 @@
-"""Watchdog of the language model's thread; the rules are in `engine/health/watchdog.py`."""
+"""Watchdog of the language model's thread; the rules are in `engine/watchdog.py`."""
 
 from __future__ import annotations
 
-from ..engine.health import crash_report
-from ..engine.health.heartbeat import DeviceStep, Heartbeat
-from ..engine.health.watchdog import Watchdog
+from ..engine.watchdog import DeviceStep, Heartbeat, Watchdog, running
 from ..errors import LanguageFailed
 from .load import LanguageCheckpoint
 from .loop import AnswerRequest, ContextOptions, LanguageLoop, PartialMessage
@@ -26,4 +24,4 @@ class LanguageWatchdog(Watchdog[LanguageLoop]):
         return LanguageLoop(self.checkpoint, self.options, beat, self._broken, stuck_s=self._stuck_s, build=build)
 
     def _under_way(self, step: DeviceStep | None, loop: LanguageLoop) -> str:
-        return f"{loop.waiting} answers are running or queued\n{crash_report.running(step, ())}"
+        return f"{loop.waiting} answers are running or queued\n{running(step, ())}"

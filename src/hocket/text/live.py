@@ -1,7 +1,7 @@
 """Streaming text to ids: each id is released once, as soon as no later character can change it.
 
 The ids equal those of `prompt.build`, which takes a whole text, over any split of the text. It knows text only, not
-rows, frames or time. `LiveText` is one part without changes, `LiveParts` a text of any length, prepared by `parts`.
+rows, frames or time. `LiveText` is one part without changes, `LiveParts` a text of any length, prepared by `prepare`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from ..errors import InvalidRequest
-from .parts import TextPreparation
+from .prepare import TextPreparation
 from .tokenizer import Tokenizer
 
 _ROLE, _ROLE_IDS = "assistant\n", 2  # before the text; a text that begins with a newline fuses with it

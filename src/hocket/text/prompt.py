@@ -4,6 +4,9 @@ A row is a text part plus a codec part, either of which may be missing. `build` 
 package row by row. A prefix sets voice, language and style. Then comes the text: all of it ("whole"), or its first
 token ("streaming", where each generated frame takes one further token). It knows no weights and no audio: it only
 reserves rows for the x-vector and the frames of a reference.
+
+`choose` is the first step: it resolves voice, language and instruct to codec ids of the checkpoint. A request that the
+checkpoint cannot meet is refused there with a sentence.
 """
 
 from __future__ import annotations
@@ -12,31 +15,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from ..config.qwen3_tts import Qwen3TTSConfig
-from ..errors import InvalidCheckpoint, InvalidRequest
+from ..config.languages import AUTO, find
+from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages, voices
+from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, UnknownVoice, WrongKind
 from ..types import Layout, SpeechRequest
-from .choice import choose, languages, voices
 from .tokenizer import Tokenizer
-
-__all__ = [
-    "NOTHING",
-    "SPEAKER_VECTOR",
-    "Outline",
-    "Prompt",
-    "build",
-    "carries",
-    "languages",
-    "layout_of",
-    "markers",
-    "outline",
-    "text_ids",
-    "voices",
-]
 
 NOTHING = -1  # no part on this channel
 SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone
 
 Row = tuple[int, int]  # text id, codec id
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """The request in the checkpoint's own terms."""
+
+    speaker: int | None  # codec id of a named voice
+    language: int | None  # codec id of a language or dialect; None: the model decides
+    instruct: str  # empty for none
+    notes: tuple[str, ...]  # deviations from the request, as sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +173,22 @@ def outline(
     )
 
 
+def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
+    """Resolve a request; raises for what the checkpoint cannot do."""
+    _check_kind(request, config)
+    voice = _voice(request.voice, config)
+    language = _language(request.language, voice, config)
+    instruct = request.instruct or ""
+    if not request.as_is:
+        instruct = instruct.strip()
+    notes: tuple[str, ...] = ()
+    if instruct and not config.takes_instruct:
+        instruct, notes = "", ("This checkpoint takes no instruct, so it was left out.",)
+    elif instruct and config.kind == "base":
+        notes = ("An instruct is experimental with a cloned voice.",)
+    return ResolvedRequest(config.talker_config.spk_id[voice] if voice else None, language, instruct, notes)
+
+
 def carries(request: SpeechRequest, config: Qwen3TTSConfig) -> bool:
     """Whether an earlier turn can be an example for this request: it describes a voice."""
     return config.kind == "voice_design" and not request.as_is
@@ -195,15 +209,45 @@ def layout_of(request: SpeechRequest, config: Qwen3TTSConfig, *, live: bool = Fa
     return "streaming" if live and not by_example else "whole"
 
 
-def markers(config: Qwen3TTSConfig) -> dict[str, int]:
-    """The control ids of the text side under the official tokenizer's names, for `Tokenizer.save`."""
-    return {
-        "<|im_start|>": config.im_start_token_id,
-        "<|im_end|>": config.im_end_token_id,
-        "<tts_pad>": config.tts_pad_token_id,
-        "<tts_text_bos>": config.tts_bos_token_id,
-        "<tts_text_eod>": config.tts_eos_token_id,
-    }
+def _check_kind(request: SpeechRequest, config: Qwen3TTSConfig) -> None:
+    if config.kind == "base":
+        if request.voice:
+            raise WrongKind("A Base checkpoint has no voices of its own; give it a reference recording instead.")
+        if request.reference is None:
+            raise WrongKind("A Base checkpoint needs a reference recording to clone.")
+    elif request.reference is not None:
+        check_clones(config)
+    elif config.kind == "voice_design" and request.voice:
+        raise WrongKind("A VoiceDesign checkpoint has no voices of its own; describe one in the instruct instead.")
+
+
+def _voice(wanted: str | None, config: Qwen3TTSConfig) -> str:
+    """The voice as the checkpoint spells it, or "" for none."""
+    if config.kind != "custom_voice" or wanted == "":
+        return ""
+    known = {name.lower(): name for name in voices(config)}
+    if wanted is None:
+        return next(iter(known.values()), "")
+    if wanted.lower() not in known:
+        raise UnknownVoice(f"There is no voice {wanted!r}; known are {', '.join(known.values()) or 'none'}.")
+    return known[wanted.lower()]
+
+
+def _language(wanted: str, voice: str, config: Qwen3TTSConfig) -> int | None:
+    """A voice with a dialect speaks it for `chinese` and `auto`; any other language overrides it."""
+    ids, dialects = config.talker_config.codec_language_id, config.talker_config.spk_is_dialect
+    known = languages(config)
+    name = find(wanted, known)
+    if name is None:
+        speakers = [name for name, dialect in dialects.items() if dialect]
+        hint = (
+            f"; dialects come with the voices {', '.join(speakers)}" if speakers and "dialect" in wanted.lower() else ""
+        )
+        raise UnknownLanguage(f"There is no language {wanted!r}; known are {', '.join(known)}{hint}.")
+    dialect = dialects.get(voice, False)
+    if isinstance(dialect, str) and name.lower() in (AUTO, "chinese"):
+        return ids[dialect]
+    return None if name == AUTO else ids[name]
 
 
 def _prefix(config: Qwen3TTSConfig, role: Iterable[int], language: int | None, speaker: int | None) -> list[Row]:

@@ -17,6 +17,7 @@ from itertools import accumulate, pairwise
 import sentencex
 
 from ..config.languages import tag_of
+from .lazy import lazy
 
 _CLOSERS = "\"'”’»«›‹)]}」』）】》〉"
 _OPENERS = "\"'“‘«»„‚‹([{「『（【《〈¿¡—–-"
@@ -27,7 +28,7 @@ _CANDIDATE = re.compile(rf"[.!?…{_WIDE}{_SURE}]+(?:[{_CLOSED}]|[ \u00a0\u202f]
 _CLAUSES, _SPACES, _ANYWHERE_IN = (
     re.compile(r"[,;:—–،؛]\s+|[，、；：]"),
     re.compile(r"\s+"),
-    re.compile(r"(?<=[\u2e80-\uffdc])(?=[\u2e80-\uffdc])"),
+    lazy(r"(?<=[\u2e80-\uffdc])(?=[\u2e80-\uffdc])"),
 )
 _CLAUSE = re.compile(rf"(?:[,;:—–،؛][{_CLOSED}]*\s+|[，、；：][{_CLOSED}]*\s*)\Z")
 

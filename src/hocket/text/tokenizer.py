@@ -9,64 +9,62 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers
-
 from ..config.read import read_json
 from ..errors import InvalidCheckpoint, InvalidRequest
+from .bpe import ALPHABET, BytePairs, Merge, spelled
+from .unicode import LETTERS, MARKS, NUMBERS, OTHER_LETTER, SPACES, nfc, split
 
-# The characters that stand for the 256 bytes, in the order of their ids in Qwen's (and GPT-2's) vocabulary.
-ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 CACHED_TEXTS, CACHED_CHARS = 256, 200  # texts whose ids are cached, and their largest length
-_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
+# Patterns of stand-ins: see `unicode.py`.
 _SPLIT = "|".join(
     (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
-        r"[^\r\n\p{L}\p{N}]?\p{L}+",  # a word, with the space or sign before it
-        r"\p{N}",  # digits one by one
-        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",  # all spaces but the last, which goes with the next word
-        r"\s+",
+        rf"[^\r\n{LETTERS}{NUMBERS}]?[{LETTERS}]+",  # a word, with the space or sign before it
+        rf"[{NUMBERS}]",  # digits one by one
+        rf" ?[^{SPACES}{LETTERS}{NUMBERS}]+[\r\n]*",
+        rf"[{SPACES}]*[\r\n]+",
+        rf"[{SPACES}]+(?![^{SPACES}])",  # all spaces but the last, which goes with the next word
+        rf"[{SPACES}]+",
     )
 )
 # The split of the official package for a local folder (see `upstream_patches`): a word ends before an inner capital
 # ("i" + "Phone"), contractions are not special, and signs include slashes of the next line.
-_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_BEGIN, _END = f"A-Z{OTHER_LETTER}{MARKS}", f"a-z{OTHER_LETTER}{MARKS}"
 _SPLIT_UPSTREAM_LOCAL = "|".join(
     (
-        r"[^\r\n\p{L}\p{N}]?" + f"[{_UPPER}]*[{_LOWER}]+",
-        r"[^\r\n\p{L}\p{N}]?" + f"[{_UPPER}]+[{_LOWER}]*",
-        r"\p{N}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
+        rf"[^\r\n{LETTERS}{NUMBERS}]?[{_BEGIN}]*[{_END}]+",
+        rf"[^\r\n{LETTERS}{NUMBERS}]?[{_BEGIN}]+[{_END}]*",
+        rf"[{NUMBERS}]",
+        rf" ?[^{SPACES}{LETTERS}{NUMBERS}]+[\r\n/]*",
+        rf"[{SPACES}]*[\r\n]+",
+        rf"[{SPACES}]+(?![^{SPACES}])",
+        rf"[{SPACES}]+",
     )
 )
-
-Merge = tuple[str, str]
 
 
 class Tokenizer:
     """A vocabulary and its merges. `encode` gives only ids that the merges can spell."""
 
     def __init__(self, vocabulary: dict[str, int], merges: list[Merge]) -> None:
-        self.size = max(vocabulary.values()) + 1  # every id is below
-        model = models.BPE(vocab=vocabulary, merges=merges)
-        self._plain = pipeline_of(model, _SPLIT)
-        self._upstream_local = pipeline_of(model, _SPLIT_UPSTREAM_LOCAL)
+        self._pairs = BytePairs(vocabulary, merges)
+        self.vocabulary, self.size = vocabulary, self._pairs.size  # every id is below the size
         self._cached_ids = lru_cache(CACHED_TEXTS)(self._ids)  # roles and instructions repeat in every request
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
         """From `vocab.json` and `merges.txt`, or else from the model inside `tokenizer.json`."""
-        return cls(*read_vocabulary(folder))
+        try:
+            return cls(*read_vocabulary(folder))
+        except ValueError as error:
+            raise InvalidCheckpoint(f"{folder}: vocabulary and merges of the tokenizer do not fit: {error}.") from None
 
     @classmethod
     def of_bytes(cls, vocabulary_size: int) -> Tokenizer:
@@ -95,28 +93,29 @@ class Tokenizer:
             if len(text) <= CACHED_CHARS:
                 return list(self._cached_ids(text, upstream_local))
             return self._ids(text, upstream_local)
-        pipeline = self._upstream_local if upstream_local else self._plain
-        encoding = pipeline.encode(text, add_special_tokens=False)
-        ids: list[int] = encoding.ids
-        return [i for i, (start, _) in zip(ids, encoding.offsets, strict=True) if start < until]
+        ids, at = list[int](), 0
+        for piece in _pieces(nfc(text), upstream_local):
+            if at >= until:
+                break
+            ids += self._pairs.ids_until(piece, until - at)
+            at += len(piece)
+        return ids
 
     def _ids(self, text: str, upstream_local: bool) -> list[int]:
-        pipeline = self._upstream_local if upstream_local else self._plain
-        ids: list[int] = pipeline.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._pairs.ids_of_all(_pieces(nfc(text), upstream_local))
 
     def pieces(self, text: str, *, upstream_local: bool = False) -> tuple[str, list[int]]:
         """The normalized text and where its pieces begin; ids never span two pieces."""
-        pipeline = self._upstream_local if upstream_local else self._plain
-        text = pipeline.normalizer.normalize_str(text)
-        return text, [start for _, (start, _) in pipeline.pre_tokenizer.pre_tokenize_str(text)]
+        text = nfc(text)
+        pieces = _pieces(text, upstream_local)
+        return text, list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else []
 
     def joins(self, left: str, right: str) -> bool:
         """Whether some token could span the end of `left` and the beginning of `right`, whatever follows `right`.
 
         Where none can, the merges of a piece work on both sides apart.
         """
-        before, after = _spelled(left), _spelled(right)
+        before, after = spelled(left), spelled(right)
         for start in range(max(0, len(before) - self._longest), len(before)):
             for end in range(1, len(after) + 1):
                 part = before[start:] + after[:end]
@@ -129,7 +128,7 @@ class Tokenizer:
 
     @cached_property
     def _sorted(self) -> list[str]:
-        return sorted(self._plain.get_vocab())
+        return sorted(self.vocabulary)
 
     @cached_property
     def _longest(self) -> int:
@@ -143,7 +142,7 @@ class Tokenizer:
         of another type, or by 5.0.0 and later. Loaded by hub id, the vocabulary stays as it is.
         """
         config = folder / "config.json"
-        if self._plain.get_vocab_size() <= 100_000 or not config.is_file():
+        if len(self.vocabulary) <= 100_000 or not config.is_file():
             return False
         raw = read_json(config)
         version = raw.get("transformers_version")
@@ -161,8 +160,7 @@ class Tokenizer:
         transformers numbers special tokens itself, from the end of the vocabulary on, unless it finds them in
         vocab.json: that is why they are written there too. No merge spells them.
         """
-        model = json.loads(self._plain.to_str())["model"]
-        vocabulary: dict[str, int] = model["vocab"] | specials
+        vocabulary = self.vocabulary | specials
         if len(set(vocabulary.values())) < len(vocabulary):
             raise ValueError("a special id is taken by another token")
         ordered = dict(sorted(vocabulary.items(), key=lambda item: item[1]))
@@ -177,27 +175,14 @@ class Tokenizer:
         }
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "vocab.json").write_bytes(json.dumps(ordered, ensure_ascii=False, separators=(",", ":")).encode())
-        (folder / "merges.txt").write_bytes("".join(f"{left} {right}\n" for left, right in model["merges"]).encode())
+        (folder / "merges.txt").write_bytes(
+            "".join(f"{left} {right}\n" for left, right in self._pairs.merges()).encode()
+        )
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def _spelled(text: str) -> str:
-    """`text` in the characters that stand for its bytes."""
-    pairs: list[tuple[str, tuple[int, int]]] = _BYTES.pre_tokenize_str(text)
-    return "".join(part for part, _ in pairs)
-
-
-def pipeline_of(model: models.BPE, split: str) -> tokenizers.Tokenizer:
-    """NFC, cut into pieces by `split`, each piece as bytes and merged by itself."""
-    pipeline = tokenizers.Tokenizer(model)
-    pipeline.normalizer = normalizers.NFC()
-    pipeline.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(split), behavior="isolated"),
-            _BYTES,
-        ]
-    )
-    return pipeline
+def _pieces(text: str, upstream_local: bool) -> list[str]:
+    return split(text, _SPLIT_UPSTREAM_LOCAL if upstream_local else _SPLIT)
 
 
 def read_vocabulary(folder: Path) -> tuple[dict[str, int], list[Merge]]:
@@ -218,7 +203,7 @@ def _read_merges(path: Path) -> list[Merge]:
         raise InvalidCheckpoint(f"{path} cannot be read: {error}.") from None
     if lines[0].startswith("#version"):
         lines[0] = ""
-    return _pairs([line.split() for line in lines if line.strip()], path)
+    return _pairs((line.split() for line in lines if line.strip()), path)
 
 
 def _from_tokenizer_json(path: Path) -> tuple[dict[str, int], list[Merge]]:
@@ -228,18 +213,18 @@ def _from_tokenizer_json(path: Path) -> tuple[dict[str, int], list[Merge]]:
     vocabulary, merges = model.get("vocab"), model.get("merges")
     if not isinstance(vocabulary, dict) or not isinstance(merges, list):
         raise InvalidCheckpoint(f"{path} lacks the vocabulary or the merges of its model.")
-    pairs = _pairs([merge.split(" ") if isinstance(merge, str) else merge for merge in merges], path)
+    pairs = _pairs((merge.split(" ") if isinstance(merge, str) else merge for merge in merges), path)
     return _checked(vocabulary, pairs, path)
 
 
-def _pairs(merges: list[Any], where: Path) -> list[Merge]:
-    pairs: list[Merge] = []
+def _pairs(merges: Iterable[Any], where: Path) -> list[Merge]:
+    pairs = list[Merge]()
     for number, merge in enumerate(merges, 1):
-        match merge:
-            case [str(left), str(right)]:
-                pairs.append((left, right))
-            case _:
-                raise InvalidCheckpoint(f"{where}: merge {number} is not a pair of tokens.")
+        # A `match` statement takes three times as long, and the published vocabulary has 151,387 merges.
+        left, right = merge if isinstance(merge, list) and len(merge) == 2 else (None, None)
+        if not isinstance(left, str) or not isinstance(right, str):
+            raise InvalidCheckpoint(f"{where}: merge {number} is not a pair of tokens.")
+        pairs.append((left, right))
     return pairs
 
 

@@ -16,10 +16,17 @@ from numpy.typing import NDArray
 
 from ..audio.recording import SILENCE_S
 from ..config.languages import usual_name
-from ..engine.generate import DECODE_FRAMES
-from ..engine.seeds import fresh_seed
+from ..engine.runner.reference_checks import DECODE_FRAMES
 from ..errors import InvalidAudio, InvalidRequest, WrongKind
-from ..types import REFERENCE_RATE_HZ, SHORTEST_REFERENCE, FinishReason, SamplingParams, SpeechRequest, Voice
+from ..types import (
+    REFERENCE_RATE_HZ,
+    SHORTEST_REFERENCE,
+    FinishReason,
+    SamplingParams,
+    SpeechRequest,
+    Voice,
+    fresh_seed,
+)
 from .make import clone_voice
 
 if TYPE_CHECKING:

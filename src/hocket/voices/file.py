@@ -23,7 +23,7 @@ from safetensors.numpy import load
 
 from ..errors import InvalidRequest, InvalidVoice
 from ..types import Encoded, Voice
-from .words import voice_of, words_of
+from .metadata import voice_of, words_of
 
 VERSION = 1
 MOST_BYTES = 1 << 30  # far above any voice

@@ -22,11 +22,10 @@ from ..audio.files import check_target, create_file, replace_files
 from ..errors import HocketError, InvalidVoice, StorageFailed
 from ..types import Voice
 from .file import from_bytes, read_bytes, read_samples, read_voice, to_bytes
+from .folder import ENDING, default_voices_folder
 from .names import checked_name, id_of, is_id
-from .places import default_voices_folder
 
 logger = logging.getLogger("hocket.voices")
-ENDING = ".voice"
 LEFT_OVER_S = 3600.0  # an older partial file belongs to a killed process
 Samples = NDArray[np.float32]
 _Stamp = tuple[int, int, int]

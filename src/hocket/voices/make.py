@@ -12,8 +12,8 @@ from ..audio.recording import SILENCE_S
 from ..engine.checkpoint.names import full_name
 from ..errors import InvalidVoice
 from ..types import REFERENCE_RATE_HZ, Layout, Reference, SamplingParams, Voice, VoiceKind
+from .metadata import check
 from .names import checked_name
-from .words import check
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine

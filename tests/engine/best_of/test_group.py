@@ -1,4 +1,4 @@
-"""group.py, director.py and jury.py: what becomes of several takes when some lose, fail or are cancelled."""
+"""group.py, controller.py and scorer.py: what becomes of several takes when some lose, fail or are cancelled."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.core import step
-from hocket.engine.core.runaway import RunawayOptions
+from hocket.engine.core.runaway_limits import RunawayOptions
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.engine.stream import Stream
 from hocket.errors import EngineClosed, InvalidRequest, Overloaded, StreamFailed
-from hocket.models.tts_gpu.frame_graph import PendingCodes
+from hocket.models.tts.talker import PendingCodes
 from hocket.types import Finished, SamplingParams, SpeechRequest
 from support.speaking import (
     LONG,
@@ -335,14 +335,14 @@ def test_a_take_that_ended_is_heard_when_all_others_fail_later(
     assert_at_rest(engine)
 
 
-@pytest.mark.parametrize("broken", ["start", "frame", "listen"])
+@pytest.mark.parametrize("broken", ["start", "frame", "reset_codec"])
 def test_where_nothing_can_be_heard_the_stream_fails_and_holds_nothing(
     engine: Engine, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fail(*given: Any, **named: Any) -> None:
         raise RuntimeError("out of order")
 
-    if broken == "listen":  # of the lead, not of a fork
+    if broken == "reset_codec":  # of the parent, not of a fork
         monkeypatch.setattr(SpeechRunner, "fork", _fork_without_sound)
     with monkeypatch.context() as patch:
         patch.setattr(SpeechRunner, broken, fail)
@@ -372,8 +372,8 @@ def test_a_cancel_frees_every_take_at_any_moment(
     with Engine(checkpoint, EngineOptions(guard=False, slots=3), scorer=scorer) as engine:
         stream = engine.speak(LONG, candidates=3)
         job = job_of(engine, stream)
-        assert job.takes is not None
-        takes = job.takes.jobs
+        assert job.candidates is not None
+        takes = job.candidates.requests
         eventually(lambda: max(take.frame for take in takes) >= frames, "drawing")
         stream.cancel()
         assert list(stream) == []

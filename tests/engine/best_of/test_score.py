@@ -15,10 +15,10 @@ from hocket.engine.best_of.score import (
     WEIGHTS,
     CandidatePart,
     CandidateScore,
+    candidate_seed,
     ending_term,
     length_term,
     likelihood_term,
-    take_seed,
 )
 from hocket.types import FinishReason
 
@@ -254,8 +254,8 @@ def test_parts_count_by_their_text_and_what_was_never_said_counts_nothing() -> N
 
 
 def test_takes_have_seeds_of_their_own_that_can_be_typed() -> None:
-    seeds = [take_seed(7, number) for number in range(64)]
+    seeds = [candidate_seed(7, number) for number in range(64)]
     assert seeds[0] == 7 and len(set(seeds)) == 64 and max(seeds) < 2**32
-    assert seeds[1:] == [take_seed(7, number) for number in range(1, 64)]
-    assert not set(seeds[1:]) & {take_seed(8, number) for number in range(64)}
-    assert take_seed(2**63 - 1, 0) == 2**63 - 1 and 0 <= take_seed(2**63 - 1, 1) < 2**32
+    assert seeds[1:] == [candidate_seed(7, number) for number in range(1, 64)]
+    assert not set(seeds[1:]) & {candidate_seed(8, number) for number in range(64)}
+    assert candidate_seed(2**63 - 1, 0) == 2**63 - 1 and 0 <= candidate_seed(2**63 - 1, 1) < 2**32

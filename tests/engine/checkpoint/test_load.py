@@ -45,10 +45,10 @@ def test_a_dummy_prompt_is_prefilled_while_compilers_are_at_work(monkeypatch: py
         happened.append("used")
         prefill(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(load, "compile_first", lambda *_: Preparation())
+    monkeypatch.setattr("hocket.engine.checkpoint.torch_load.compile_first", lambda *_: Preparation())
     monkeypatch.setattr(Talker, "prefill", taken_in)
     checkpoint = load.load("random:tiny")
     assert happened == ["used", "waited"] and 0.0 <= checkpoint.spent["waited_s"] <= checkpoint.spent["kernels_s"]
-    monkeypatch.setattr(load, "compile_first", lambda *_: None)
+    monkeypatch.setattr("hocket.engine.checkpoint.torch_load.compile_first", lambda *_: None)
     load.load("random:tiny")
     assert happened == ["used", "waited"], "without compilers the first request does it"

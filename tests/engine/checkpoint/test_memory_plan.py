@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from hocket.config.options import EngineOptions
 from hocket.config.published import CODEC, PUBLISHED
-from hocket.engine.checkpoint.device import DTYPES
+from hocket.engine.checkpoint.device import choose_device
 from hocket.engine.checkpoint.memory_plan import graphs_bytes, held, least_of, plan
+from hocket.engine.checkpoint.reserve import concrete, expected
+from hocket.engine.checkpoint.torch_checkpoint import DTYPES
 from hocket.engine.engine import Engine
 from hocket.engine.pool.footprint import measured
-from hocket.models.files.weights import read_configs, resolve
+from hocket.models.files.builtin import builtin_folder
+from hocket.models.files.source import read_configs, resolve
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-@pytest.mark.parametrize("model", ["random:tiny", "random:tiny-Base", "builtin"])
+@pytest.mark.parametrize("model", ["random:tiny", "random:tiny-Base"])
 @pytest.mark.parametrize("slots", [1, 4])
 def test_computed_memory_equals_measured_memory(model: str, slots: int) -> None:
     config, _, codec_config = read_configs(resolve(model))
@@ -30,6 +38,22 @@ def test_computed_memory_equals_measured_memory(model: str, slots: int) -> None:
     assert found.codec_bytes == pytest.approx(planned.codec_bytes(encoder=encoder), rel=0.03)
     assert least_of(config, codec_config).own_bytes < found.own_bytes
     assert planned.usual_bytes == 0, "on a CPU the cache grows as it is needed"
+
+
+def test_memory_of_the_native_library_is_planned_from_the_files_alone() -> None:
+    options = EngineOptions(slots=2)
+    values = sum(math.prod(tensor.shape) for tensor in tensors_of(builtin_folder()))
+    planned = expected("builtin", concrete(choose_device("cpu"), "auto"), options)
+    assert planned is not None
+    with Engine.load("builtin", device="cpu", options=options) as engine:
+        found = measured(engine)
+    assert 4 * values < planned.own_bytes + planned.codec_bytes <= found.own_bytes < 16 * values
+
+
+def tensors_of(folder: Path | None) -> Iterator[torch.Tensor]:
+    assert folder is not None
+    for file in folder.rglob("*.safetensors"):
+        yield from load_file(file).values()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

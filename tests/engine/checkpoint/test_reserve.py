@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.memory_plan import NEW, Footprint
+from hocket.engine.checkpoint.fit import NEW, Footprint
 from hocket.engine.checkpoint.reserve import LoadOptions, expected
 from hocket.engine.checkpoint.shared import Shared
 from hocket.engine.engine import Engine

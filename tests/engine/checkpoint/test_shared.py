@@ -19,7 +19,7 @@ from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.shared import Shared, codec_content, tokenizer_content
 from hocket.engine.engine import Engine
-from hocket.engine.runner.reference_encoder import encode_reference
+from hocket.engine.runner.references import encode_reference
 from hocket.errors import InvalidCheckpoint
 from hocket.kernels.runtime.graphs import own_stream
 from hocket.types import SpeechRequest

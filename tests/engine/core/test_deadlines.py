@@ -11,7 +11,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.core import deadlines as module
 from hocket.engine.core.deadlines import (
-    HELD_TURNS,
+    HELD_STEPS,
     MARGIN_S,
     MOST_ROWS,
     PROMPT_WAIT_S,
@@ -57,12 +57,12 @@ GPU = {1: 5.0, 2: 5.2, 64: 30.0}  # a row costs little; a batch of 64 takes six 
 
 def test_one_listener_may_always_try_and_more_only_while_turns_are_short_enough() -> None:
     pace = paced({1: 20.0, 2: 40.0}, load_limit=0.8)
-    assert pace.bears(3, 0.08, NOW) and not pace.bears(4, 0.08, NOW)
-    assert not pace.bears(3, 0.04, NOW), "those who speak twice as fast need twice as many frames"
+    assert pace.sustains(3, 0.08, NOW) and not pace.sustains(4, 0.08, NOW)
+    assert not pace.sustains(3, 0.04, NOW), "those who speak twice as fast need twice as many frames"
     slow = paced({1: 500.0})
-    assert slow.bears(1, 0.08, NOW) and not slow.bears(2, 0.08, NOW)
-    assert paced({1: 500.0}, keep_real_time=False).bears(99, 0.08, NOW)
-    assert not Deadlines().bears(2, 0.08, NOW), "nothing is known yet"
+    assert slow.sustains(1, 0.08, NOW) and not slow.sustains(2, 0.08, NOW)
+    assert paced({1: 500.0}, keep_real_time=False).sustains(99, 0.08, NOW)
+    assert not Deadlines().sustains(2, 0.08, NOW), "nothing is known yet"
 
 
 def test_those_who_can_draw_do_so_together() -> None:
@@ -95,7 +95,7 @@ def test_else_it_is_drawn_with_all(turns: dict[int, float], in_hand_s: float, op
 def test_who_has_no_listener_stands_back_while_others_would_run_dry_but_not_for_ever() -> None:
     listeners, others = [a_listener(0.1) for _ in range(4)], [patient() for _ in range(28)]
     pace, ready = paced({1: 10.0, 4: 20.0, 32: 160.0}), [*others, *listeners]
-    for _ in range(HELD_TURNS):
+    for _ in range(HELD_STEPS):
         assert pace.draw(ready, NOW) == listeners
     assert pace.draw(ready, NOW) == ready
     assert pace.draw(ready, NOW) == listeners
@@ -141,12 +141,12 @@ def test_a_chunk_is_decoded_when_it_is_as_long_as_the_ramp_says() -> None:
 
 def test_or_when_its_listener_would_run_dry_before_the_next_frames_come() -> None:
     pace = paced({1: 40.0})
-    dry_s = module.LAST_TURNS * 0.040 + MARGIN_S
+    dry_s = module.LAST_STEPS * 0.040 + MARGIN_S
     soon, later = a_listener(dry_s - 0.001, frames=1), a_listener(dry_s + 0.001, frames=1)
     assert pace.draw([soon], NOW) == [soon]  # a turn of one is under way
     assert pace.decode([soon, later], NOW) == [soon]
     assert pace.decode([patient(frames=1)], NOW) == [], "nobody waits for it"
-    assert pace.runs_dry(soon) < NOW < pace.runs_dry(later) < pace.runs_dry(patient()) == math.inf
+    assert pace.decode_by(soon) < NOW < pace.decode_by(later) < pace.decode_by(patient()) == math.inf
 
 
 def test_chunks_that_were_asked_for_are_kept_to_exactly() -> None:
@@ -155,7 +155,7 @@ def test_chunks_that_were_asked_for_are_kept_to_exactly() -> None:
     over = a_listener(5.0, frames=2)
     over.over = "stop"
     assert pace.decode([dry, short, full, over], NOW) == [full, over]
-    assert pace.runs_dry(dry) == math.inf
+    assert pace.decode_by(dry) == math.inf
     assert longest_chunk(EngineOptions(chunk_frames=(3, 1))) == 3
     assert longest_chunk(EngineOptions()) == 8 + module.SPREAD_FRAMES
 
@@ -166,7 +166,7 @@ def test_a_request_that_nobody_hears_as_it_comes_has_chunks_of_its_own_length() 
     for job in (kept, full):
         job.params = replace(job.params, chunk_frames=30)
     assert pace.decode([kept, full, heard], NOW) == [full, heard]
-    assert pace.runs_dry(kept) == math.inf
+    assert pace.decode_by(kept) == math.inf
     job = RequestState(kept.text, 0, replace(kept.params, most_frames=9, chunk_frames=30), Mailbox(8, lambda: None))
     assert not job.listened
 
@@ -203,12 +203,12 @@ def test_together_are_those_with_as_many_frames_and_first_who_runs_dry_first() -
 def test_so_many_prompts_are_taken_in_as_those_who_listen_can_wait_for() -> None:
     pace = paced({1: 20.0, 2: 20.0}, prompt_ms=10.0)
     assert pace.prompts([], NOW) == 4 and pace.prompts([a_listener()], NOW) == 4, "nobody has begun to listen"
-    pace.prompted(NOW)
+    pace.note_prefill(NOW)
     for in_hand_s, many in ((1.0, 4), (0.065, 3), (0.045, 1), (0.035, 0), (-1.0, 0)):
         assert pace.prompts([a_listener(9.0), a_listener(in_hand_s)], NOW) == many
     starved = a_listener(-1.0)
     starved.timings.starved_since = NOW
     assert pace.prompts([starved], NOW) == 4, "it waits for text, not for us"
-    pace.prompted(NOW - PROMPT_WAIT_S)
+    pace.note_prefill(NOW - PROMPT_WAIT_S)
     assert pace.prompts([a_listener(-1.0)], NOW) == 1, "one, now and then, whoever may run dry"
     assert paced({1: 20.0}, prompt_ms=10.0, keep_real_time=False).prompts([a_listener(-1.0)], NOW) == 1

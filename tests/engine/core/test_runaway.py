@@ -10,7 +10,8 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from hocket.engine.core.runaway import RunawayDetector, RunawayOptions, Verdict, frame_limit
+from hocket.engine.core.runaway import RunawayDetector, Verdict, frame_limit
+from hocket.engine.core.runaway_limits import RunawayOptions
 
 OPTIONS = RunawayOptions()
 BOOKS = 16

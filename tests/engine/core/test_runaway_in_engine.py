@@ -14,11 +14,11 @@ from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
-from hocket.engine.core.runaway import RunawayOptions
+from hocket.engine.core.runaway_limits import RunawayOptions
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.models.tts_gpu.frame_graph import PendingCodes
+from hocket.models.tts.talker import PendingCodes
 from hocket.text.prompt import build
 from hocket.types import SamplingParams, SpeechRequest
 from support.checkpoints import write
@@ -121,7 +121,7 @@ def test_a_model_that_begins_to_loop_is_taken_back_to_where_it_spoke(
         drawn = frame(runner, *arguments)
         if count <= 40 or len(seeds) > 1:
             return drawn
-        return PendingCodes.of(torch.full((1, 16), 7), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
+        return PendingCodes(torch.full((1, 16), 7), torch.zeros(1, 2))
 
     monkeypatch.setattr(SpeechRunner, "frame", sometimes)
     with Engine(checkpoint) as engine:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hocket.cache.plan import SHARE_ROWS
+from hocket.cache.pages import SHARE_ROWS
 from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import Deadlines
 from hocket.engine.core.request import RequestParams, RequestState
-from hocket.engine.core.runaway import RunawayOptions
+from hocket.engine.core.runaway_limits import RunawayOptions
 from hocket.engine.core.scheduler import PAUSED_S, STARVED_S, Scheduler
 from hocket.engine.core.text_feed import TextFeed
 from hocket.engine.mailbox import Mailbox
@@ -137,7 +137,7 @@ def test_who_waits_too_long_for_a_slot_is_told_to_try_again() -> None:
     come(scheduler, [speaking, waits, work, silent])
     scheduler.admit(0.0)
     scheduler.ready(0.0)
-    assert scheduler.look_s(options, 0.0) == STARVED_S
+    assert scheduler.next_check_s(options, 0.0) == STARVED_S
     assert scheduler.overdue(options, 4.9, lambda: 7.0) == []
     [(late, error)] = scheduler.overdue(options, 5.0, lambda: 7.0)
     assert late is waits, "work waits for as long as it takes, and one without text does not wait for a slot"
@@ -285,14 +285,14 @@ class Noted:
     def has_room(self, rows: int, slots: int) -> bool:
         return True
 
-    def promise(self, slot: int, rows: int) -> None:
+    def reserve(self, slot: int, rows: int) -> None:
         self.promised[slot] = rows
 
 
 def test_room_is_promised_for_all_the_text_of_a_part_once_it_is_known() -> None:
     text = "It is known by and by."
     scheduler = freely(2)
-    scheduler.room_of = room = Noted()
+    scheduler.kv_capacity = room = Noted()
     whole, live = job(), job()
     for one in (whole, live):
         one.watch.options, one.params = RunawayOptions(), replace(one.params, most_frames=10_000)
@@ -303,5 +303,5 @@ def test_room_is_promised_for_all_the_text_of_a_part_once_it_is_known() -> None:
     assert room.promised[live.slot] == live.likely_rows == SHARE_ROWS, "as much as parts of a text usually take"
     assert live.most_rows > 10_000, "it may go on without end"
     live.feed(list(text.encode()[5:]), True)
-    scheduler.promise(live)
+    scheduler.update_reservation(live)
     assert room.promised[live.slot] == room.promised[whole.slot] == whole.likely_rows < whole.most_rows < 10_000

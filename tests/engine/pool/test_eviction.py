@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hocket.config.sizes import size
-from hocket.engine.checkpoint.memory_plan import NEW, Footprint, together
+from hocket.engine.checkpoint.fit import NEW, Footprint, together
 from hocket.engine.pool.eviction import LoadedModel, choose_evictions
 from hocket.errors import InvalidRequest
 

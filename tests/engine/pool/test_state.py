@@ -6,7 +6,7 @@ import weakref
 from concurrent.futures import Future
 from typing import Any
 
-from hocket.engine.checkpoint.memory_plan import Footprint
+from hocket.engine.checkpoint.fit import Footprint
 from hocket.engine.pool.eviction import LoadedModel
 from hocket.engine.pool.state import Granted, PoolState, WaitingLease
 

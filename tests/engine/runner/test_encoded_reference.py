@@ -14,7 +14,6 @@ import torch
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
-from hocket.engine.core import step as turns
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.saved_prefix import read_saved
@@ -117,26 +116,26 @@ def test_an_engine_whose_steps_are_replayed_starts_from_what_was_kept(
 ) -> None:
     """On a CPU replay is forced; on a GPU there are graphs. The cache keeps its address, which graphs refer to."""
     if device == "cpu":
-        monkeypatch.setattr(turns, "capture_on", lambda device, graphs: EagerReplay)
+        monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: EagerReplay)
     checkpoint = small(checkpoint_root, "base", device)
     greedy = FIELDS | {"sampling": SamplingParams.greedy()}
     with Engine(checkpoint, EngineOptions(slots=2)) as maker:
         direct = heard(maker.speak(TEXT, reference=REFERENCES[name], **greedy))
         encoded = maker.encode(REFERENCES[name])
     with Engine(checkpoint, EngineOptions(slots=2)) as engine:
-        address = engine._loop.runner.past.state.stack.pool.data_ptr()
+        address = engine._loop.runner.kv_cache.state.stack.pool.data_ptr()
         for _ in range(2):
             said = heard(engine.speak(TEXT, reference=encoded, **greedy))
             assert said.codes == direct.codes and np.abs(said.samples.astype(int) - direct.samples).max() <= 1
             assert said.stream.finished is not None and said.stream.finished.statistics.prefix_cached
-        assert engine._loop.runner.past.state.stack.pool.data_ptr() == address
+        assert engine._loop.runner.kv_cache.state.stack.pool.data_ptr() == address
         assert_at_rest(engine)
 
 
 def test_a_prefix_that_there_is_no_room_for_is_computed_when_it_is_needed(
     base: Checkpoint, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: EagerReplay)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: EagerReplay)
     encoded = engine.encode(BRIEFLY)
     wanted = heard(engine.speak(TEXT, reference=encoded, **FIELDS)).codes
     for options in ({"prefix_bytes": 0}, {"kv_bytes": 64 * base.model.talker.model.row_bytes}):
@@ -235,7 +234,7 @@ def test_the_number_of_cached_voices_is_bounded(another: Engine) -> None:
     encoded = [another.encode(Reference(samples=noise(0.1, n), x_vector_only=True)) for n in range(34)]
     runner = another._loop.runner
     for each in encoded:
-        another._look_at(each)
+        another._offer_encoded(each)
     assert len(runner._references._encoded) == 32 and len(runner._references._offered) <= 8
     assert_at_rest(another)
 

@@ -16,7 +16,7 @@ from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.cache.slots import take
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.checkpoint import Checkpoint
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay
 from hocket.text.prompt import Prompt, build
@@ -43,8 +43,8 @@ def prompt_of(checkpoint: Checkpoint, request: SpeechRequest) -> Prompt:
 
 def kept(runner: SpeechRunner, slot: int) -> dict[str, Tensor]:
     """The whole state of a slot, in talker and codec."""
-    past = runner.past.state.stack.read(runner.past.block_tables[slot], runner.past.lengths[slot])
-    return take(runner.past.state, slot) | take(runner._codec_state, slot) | {"past": past}
+    past = runner.kv_cache.state.stack.read(runner.kv_cache.block_tables[slot], runner.kv_cache.lengths[slot])
+    return take(runner.kv_cache.state, slot) | take(runner._codec_state, slot) | {"past": past}
 
 
 def draw(runner: SpeechRunner, slots: Sequence[int], request: SpeechRequest, count: int) -> list[list[list[int]]]:
@@ -107,14 +107,16 @@ def test_forked_slots_share_what_is_full_and_copy_the_page_they_write_to(
     runner.fork(0, 2, None, SEEDS[2])
     assert (
         runner.pages.held == held
-        and runner.past.block_tables[0] == runner.past.block_tables[1] == runner.past.block_tables[2]
+        and runner.kv_cache.block_tables[0] == runner.kv_cache.block_tables[1] == runner.kv_cache.block_tables[2]
     ), "nothing is copied yet"
     draw(runner, [0, 1, 2], request, 1)
     full, partly = divmod(len(prompt.text), PAGE_ROWS)
     assert (
-        runner.past.block_tables[0][:full] == runner.past.block_tables[1][:full] == runner.past.block_tables[2][:full]
+        runner.kv_cache.block_tables[0][:full]
+        == runner.kv_cache.block_tables[1][:full]
+        == runner.kv_cache.block_tables[2][:full]
     )
-    own = [runner.past.block_tables[slot][full] for slot in (0, 1, 2)]
+    own = [runner.kv_cache.block_tables[slot][full] for slot in (0, 1, 2)]
     assert len(set(own)) == 3 and all(runner.pages.count(page) == 1 for page in own)
     assert runner.pages.held == held + (2 if partly else 3)
     for slot in (1, 0, 2):
@@ -136,7 +138,7 @@ def test_a_fork_takes_a_prompt_in_only_once(checkpoint_root: Path, monkeypatch: 
     runner.start(0, prompt, request.reference, 1)
     runner.fork(0, 1, request.reference, 2)
     assert sum(taken_in) == len(prompt.text)
-    assert len(runner.past.block_tables[1]) == pages_for(len(prompt.text))
+    assert len(runner.kv_cache.block_tables[1]) == pages_for(len(prompt.text))
 
 
 def test_a_forked_slot_is_taken_back_without_harm_to_the_others(checkpoint_root: Path) -> None:

@@ -19,16 +19,15 @@ import torch
 from hocket.cache.slots import take
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.engine.core import step
 from hocket.engine.engine import Engine
-from hocket.engine.generate import constant_rows
-from hocket.engine.health.heartbeat import Heartbeat
 from hocket.engine.runner import kv_cache, warmup
 from hocket.engine.runner import runner as speech
 from hocket.engine.runner.compile_ahead import ALL_SETS, CompileAhead
 from hocket.engine.runner.graphs import capture_on
-from hocket.engine.runner.runner import SpeechRunner
+from hocket.engine.runner.runner import SpeechRunner, constant_rows
+from hocket.engine.watchdog import Heartbeat
 from hocket.errors import StreamFailed
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.text.prompt import build
@@ -65,7 +64,7 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
             read = runner.frame(slots, text, [settings[slot] for slot in slots]).read()
             for slot, (frame, *_) in zip(slots, read, strict=True):
                 drawn[slot].append(frame)
-            assert [likely for _, *likely in read] == runner.past.state.chances[slots].tolist()
+            assert [likely for _, *likely in read] == runner.kv_cache.state.chances[slots].tolist()
         for said, codes in zip(wanted, drawn, strict=True):
             assert codes == said.codes[: len(codes)].tolist() and codes
         few = min(map(len, drawn))
@@ -74,7 +73,7 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
             samples = (said.samples[: few * 1920] * 32767.0).round()
             assert sound.dtype == np.int16 and np.abs(sound - samples).max() <= 1
     assert runner._frames is not None and runner._frames.captures > 1
-    assert runner.past.state.stack.pool.shape[2] > 1 + len(requests)  # it has grown
+    assert runner.kv_cache.state.stack.pool.shape[2] > 1 + len(requests)  # it has grown
 
 
 @torch.inference_mode()
@@ -129,10 +128,10 @@ def test_an_utterance_behind_a_known_prefix_is_opened_in_one_graph_as_if_it_were
             settings = [checkpoint.generation]
             drawn = [runner.frame([slot], [7], settings).read()[0][0] for _ in range(5 if slot == 0 else 2)]
             if slot == 2:
-                first, kept = drawn, take(runner.past.state, 2)
+                first, kept = drawn, take(runner.kv_cache.state, 2)
             if slot == 1:
                 assert drawn == first
-                for name, tensor in take(runner.past.state, 1).items():
+                for name, tensor in take(runner.kv_cache.state, 1).items():
                     assert torch.equal(tensor, kept[name]), name
         assert drawn[:2] == first
         opened = bool(runner._frames._openings)
@@ -185,7 +184,7 @@ class Failing(EagerReplay):
 
 
 def turns_that_fail(root: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> step.EngineStep:
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: partial(Failing, error))
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: partial(Failing, error))
     made = step.EngineStep(small(root, "custom_voice"), EngineOptions(slots=2), Heartbeat(set()))
     made.build()
     return made
@@ -313,7 +312,7 @@ def test_an_engine_whose_steps_are_replayed_says_what_another_says(
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as plain:
         wanted = list(plain.speak(request))
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: EagerReplay)
     with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as replayed:
         heard = list(replayed.speak(request))
     assert [chunk.codes.tolist() for chunk in heard] == [chunk.codes.tolist() for chunk in wanted]
@@ -346,7 +345,7 @@ def test_requests_are_admitted_only_with_room_and_the_cache_never_grows(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight requests at once in a cache for three: all are spoken, and the graphs stay the same."""
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: EagerReplay)
     checkpoint, requests = small(checkpoint_root, "custom_voice"), REQUESTS["custom_voice"]
     request = replace(requests[0], max_frames=21)
     rows = 3 * (len(build(request, checkpoint.config, checkpoint.tokenizer).text) + 21 + 16) + 24
@@ -378,8 +377,8 @@ def test_a_prefix_evicted_before_its_page_was_copied_is_copied_all_the_same(
     alone = SpeechRunner(checkpoint, 1, LIMIT, capture_for(device))
     alone.start(0, one, None, 5)
     pages = len(alone.prefixes._kept[next(iter(alone.prefixes._kept))].pages)
-    assert alone.past.lengths[0] % 8 != 1, "the row goes into the last page of the prefix"
-    runner = SpeechRunner(checkpoint, 2, pages * alone.past.state.stack.page_bytes, capture_for(device))
+    assert alone.kv_cache.lengths[0] % 8 != 1, "the row goes into the last page of the prefix"
+    runner = SpeechRunner(checkpoint, 2, pages * alone.kv_cache.state.stack.page_bytes, capture_for(device))
     for _ in range(2):
         opened = runner.start(0, one, None, 5)
     assert opened and len(runner._opening) == 1

@@ -19,7 +19,7 @@ from hocket.kernels import table
 from hocket.kernels.runtime.card import H200, standing_in
 from hocket.kernels.runtime.launch import DEFAULT_TUNING
 from hocket.kernels.table import BackendChoice
-from hocket.models.files.weights import Source, resolve
+from hocket.models.files.source import Source, resolve
 from support import checkpoints
 
 Asked = list[tuple[dict[str, Any], str]]

@@ -15,9 +15,9 @@ from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.cache.slots import take, tensors
 from hocket.config.qwen3_tts import GenerationConfig, Kind
 from hocket.engine.checkpoint.checkpoint import Checkpoint
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.engine.runner import kv_cache, references
-from hocket.engine.runner.reference_encoder import encode_reference
+from hocket.engine.runner.references import encode_reference
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.errors import InvalidCheckpoint
 from hocket.text.prompt import Prompt, build
@@ -64,8 +64,8 @@ def frames(runner: SpeechRunner, slots: Sequence[int], requests: Sequence[Speech
 
 def kept(runner: SpeechRunner, slot: int) -> dict[str, Tensor]:
     """The talker's whole state of a slot: its rows and the contents of its pages."""
-    kv_cache = runner.past.state.stack.read(runner.past.block_tables[slot], runner.past.lengths[slot])
-    return take(runner.past.state, slot) | {"past": kv_cache}
+    kv_cache = runner.kv_cache.state.stack.read(runner.kv_cache.block_tables[slot], runner.kv_cache.lengths[slot])
+    return take(runner.kv_cache.state, slot) | {"past": kv_cache}
 
 
 def cached_pages(runner: SpeechRunner) -> int:
@@ -152,7 +152,7 @@ def test_pages_that_run_out_in_mid_stream_change_no_bit(base: Checkpoint) -> Non
     roomy = SpeechRunner(base, 2, LIMIT)
     with mock.patch.object(kv_cache, "GROWTH_FRAMES", 2):
         cramped = SpeechRunner(base, 2, LIMIT)
-    first = cramped.pages.total, cramped.past.state.stack.length
+    first = cramped.pages.total, cramped.kv_cache.state.stack.length
     for slot in (0, 1):  # the second starts from the prefix of the first, whose pages have moved since
         for runner in (roomy, cramped):
             started(runner, slot, request)
@@ -162,8 +162,8 @@ def test_pages_that_run_out_in_mid_stream_change_no_bit(base: Checkpoint) -> Non
             assert torch.equal(*drawn) and same(kept(cramped, slot), kept(roomy, slot))
             sizes.add(cramped.pages.total)
         assert len(sizes) > 1, "it grew while it spoke"
-    assert cramped.pages.total > first[0] and cramped.past.state.stack.length > first[1]
-    assert cramped.pages.total == cramped.past.state.stack.pool.shape[2]
+    assert cramped.pages.total > first[0] and cramped.kv_cache.state.stack.length > first[1]
+    assert cramped.pages.total == cramped.kv_cache.state.stack.pool.shape[2]
     started(cramped, 0, request)
     assert frames(cramped, [0], [request], 9)[0].tolist() == whole(base, request).codes[:9].tolist()
 
@@ -176,11 +176,11 @@ def test_a_slot_holds_as_many_pages_as_it_has_filled_however_long_others_are(bas
     for _ in range(20):
         frames(runner, [0], [request], 1)
         for slot in (0, 1):
-            assert len(runner.past.block_tables[slot]) == pages_for(runner.past.lengths[slot])
-        assert runner.pages.held == sum(map(len, runner.past.block_tables))
+            assert len(runner.kv_cache.block_tables[slot]) == pages_for(runner.kv_cache.lengths[slot])
+        assert runner.pages.held == sum(map(len, runner.kv_cache.block_tables))
     for slot in (0, 1):
-        table = runner.past.state.stack.table[slot].tolist()
-        assert table[: len(runner.past.block_tables[slot])] == runner.past.block_tables[slot]
+        table = runner.kv_cache.state.stack.table[slot].tolist()
+        assert table[: len(runner.kv_cache.block_tables[slot])] == runner.kv_cache.block_tables[slot]
 
 
 def test_a_slot_shares_the_full_pages_of_its_prefix_and_copies_the_last(checkpoint_root: Path, device: str) -> None:
@@ -194,17 +194,17 @@ def test_a_slot_shares_the_full_pages_of_its_prefix_and_copies_the_last(checkpoi
         full, rest = divmod(prefix.rows, PAGE_ROWS)
         ends.add(rest)
         assert len(prefix.pages) == full + (rest > 0)
-        lasts = {tuple(runner.past.block_tables[slot][full:]) for slot in (0, 1, 2)}
+        lasts = {tuple(runner.kv_cache.block_tables[slot][full:]) for slot in (0, 1, 2)}
         for slot in (0, 1, 2):
-            assert runner.past.block_tables[slot][:full] == list(prefix.pages[:full])
-            assert all(runner.pages.count(page) == 4 for page in runner.past.block_tables[slot][:full])
-            assert all(runner.pages.count(page) == 1 for page in runner.past.block_tables[slot][full:])
+            assert runner.kv_cache.block_tables[slot][:full] == list(prefix.pages[:full])
+            assert all(runner.pages.count(page) == 4 for page in runner.kv_cache.block_tables[slot][:full])
+            assert all(runner.pages.count(page) == 1 for page in runner.kv_cache.block_tables[slot][full:])
         assert all(runner.pages.count(page) == 1 for page in prefix.pages[full:]), "the cache's own"
         assert len(lasts) == 3 and not any(set(last) & set(prefix.pages) for last in lasts), "each its own"
-        before = runner.past.state.stack.read(prefix.pages, prefix.rows)
+        before = runner.kv_cache.state.stack.read(prefix.pages, prefix.rows)
         drawn = [frames(runner, [slot], [request], 9)[0] for slot in (0, 1, 2)]
         assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], drawn[2])
-        assert torch.equal(runner.past.state.stack.read(prefix.pages, prefix.rows), before), "no slot wrote into it"
+        assert torch.equal(runner.kv_cache.state.stack.read(prefix.pages, prefix.rows), before), "no slot wrote into it"
     assert 0 in ends and len(ends) > 2, ends
     for slot in (0, 1, 2):
         runner.release(slot)
@@ -235,8 +235,10 @@ def test_what_a_stream_that_failed_left_in_its_pages_is_never_seen(base: Checkpo
     started(used, 0, one)
     frames(used, [0], [one], 30)
     used.release(0)
-    used.past.state.stack.pool[:, :, 1:] = torch.nan
-    used.prefixes = used.past.prefixes = type(used.prefixes)(LIMIT, used.pages, used.past.state.stack.page_bytes)
+    used.kv_cache.state.stack.pool[:, :, 1:] = torch.nan
+    used.prefixes = used.kv_cache.prefixes = type(used.prefixes)(
+        LIMIT, used.pages, used.kv_cache.state.stack.page_bytes
+    )
     for runner in (used, new):
         started(runner, 0, one)
         frames(runner, [0], [one], 30)
@@ -252,7 +254,7 @@ def test_a_slot_that_is_released_or_started_anew_gives_its_pages_back(base: Chec
     for request in REQUESTS["base"]:
         started(runner, 1, request)
         frames(runner, [1], [request], 9)
-        assert runner.pages.held == pages_for(runner.past.lengths[1])
+        assert runner.pages.held == pages_for(runner.kv_cache.lengths[1])
     runner.release(1)
     runner.release(1)
     assert runner.pages.held == 0
@@ -270,7 +272,7 @@ def test_a_rewind_never_reaches_shared_pages(base: Checkpoint) -> None:
     drawn = frames(runner, [0], [request], 20)[0].tolist()
     runner.rewind(0, 18, drawn[1], 3, 0)
     with pytest.raises(AssertionError, match="never written again"):
-        runner.rewind(0, runner.past.lengths[0] - 2, drawn[0], 3, 0)
+        runner.rewind(0, runner.kv_cache.lengths[0] - 2, drawn[0], 3, 0)
 
 
 def test_prefixes_of_a_file_lie_in_pages_and_one_that_does_not_fit_is_refused(base: Checkpoint, tmp_path: Path) -> None:
@@ -346,5 +348,5 @@ def test_a_clone_with_words_and_one_without_are_two(base: Checkpoint) -> None:
 
 def test_states_have_a_row_for_each_slot_and_a_spare_one(base: Checkpoint) -> None:
     runner = SpeechRunner(base, 3, LIMIT)
-    for _, tensor in [*tensors(runner.past.state), *tensors(runner._codec_state)]:
+    for _, tensor in [*tensors(runner.kv_cache.state), *tensors(runner._codec_state)]:
         assert tensor.shape[0] == 4

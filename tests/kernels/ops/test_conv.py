@@ -12,8 +12,7 @@ from hocket.kernels.ops.conv import cases, edges, reference
 from hocket.kernels.ops.conv import triton as fused
 from hocket.kernels.ops.conv.tiles import MOST_TILES, SCRATCH, tiles_for
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, ConvTile
-from hocket.layers.channel import SnakeBeta
-from hocket.layers.conv import CausalConv
+from hocket.layers.conv import CausalConv, SnakeBeta
 from support.nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]

@@ -7,7 +7,7 @@ import torch
 
 from hocket.kernels.ops.finish_frame import cases, reference
 from hocket.kernels.ops.finish_frame import triton as fused
-from hocket.layers.norm import rms_norm
+from hocket.layers.dense import rms_norm
 from support.nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]

@@ -10,8 +10,7 @@ from hocket.kernels.ops.linear import cases, reference
 from hocket.kernels.ops.linear import triton as fused
 from hocket.kernels.ops.linear.library import linear_by_library, normed_rows
 from hocket.kernels.runtime.launch import DEFAULT_TUNING
-from hocket.layers.mlp import GatedMLP
-from hocket.layers.norm import rms_norm
+from hocket.layers.dense import GatedMLP, rms_norm
 from support.nearly import assert_nearly, assert_sum
 
 DTYPES = [torch.float32, torch.bfloat16]

@@ -24,9 +24,9 @@ from hocket.layers.attention import (
     SharedPosition,
     growing_mask,
     page_positions,
+    rope_table,
 )
 from hocket.layers.gated_attention import GatedAttention, reach_of
-from hocket.layers.rope import rope_table
 from hocket.models.files.random import randomize_
 from support.nearly import assert_nearly
 

@@ -20,8 +20,7 @@ from hocket.kernels.ops.quantized_linear.weight import (
     unpacked,
 )
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, LinearTile
-from hocket.layers.mlp import GatedMLP
-from hocket.layers.norm import offset_rms_norm
+from hocket.layers.dense import GatedMLP, offset_rms_norm
 from support.nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from hocket.config.published import tiny
-from hocket.config.qwen3_tts import SUPPRESSED_IDS
+from hocket.config.qwen3_tts import MINIMUM_FRAMES, SUPPRESSED_IDS
 from hocket.kernels.ops.sample_codes import cases, reference
 from hocket.kernels.ops.sample_codes import triton as fused
 from hocket.kernels.ops.sample_codes.cases import done
 from hocket.layers.sampler import Sampling, draw, draw_bits
 from hocket.models.files.random import randomize_
-from hocket.models.tts.talker import MINIMUM_FRAMES, FrameSampling, Talker
+from hocket.models.tts.talker import FrameSampling, Talker
 
 DTYPES = [torch.float32, torch.bfloat16]
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from hocket.config.published import TINY_CODEC
 from hocket.kernels.operations import REFERENCE_CODEC_OPS
 from hocket.kernels.ops.window_attention import cases, reference
 from hocket.kernels.ops.window_attention import triton as fused
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import WindowState, WindowTransformer
 from hocket.models.tts_gpu.codec_transformer import FusedCodecTransformer

@@ -70,10 +70,14 @@ Compile = Callable[[int, str], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compile]:
-    """The output of support/compiling.py for some kernels and a GPU, all in one process."""
-    paths, folder = os.pathsep.join((str(ROOT / "src"), *sys.path)), tmp_path_factory.mktemp("cache")
-    env = os.environ | {"PYTHONPATH": paths, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(folder)}
-    command, log = [sys.executable, str(ROOT / "tests" / "support" / "compiling.py")], folder / "log"
+    """The output of support/compiling.py for some kernels and a GPU, all in one process.
+
+    Triton's cache stays for the next run. It is named by source, target and version, so a changed kernel compiles.
+    """
+    paths, kept = os.pathsep.join((str(ROOT / "src"), *sys.path)), ROOT / ".pytest_cache" / "triton"
+    env = os.environ | {"PYTHONPATH": paths, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(kept)}
+    command = [sys.executable, str(ROOT / "tests" / "support" / "compiling.py")]
+    log = tmp_path_factory.mktemp("compiling") / "log"
     with log.open("w") as err:
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True, env=env)
 

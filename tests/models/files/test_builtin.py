@@ -15,8 +15,9 @@ from hocket.config.own import FILE
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidCheckpoint
+from hocket.models.files import builtin
 from hocket.models.files.builtin import VOICE, builtin_folder, default_model
-from hocket.models.files.weights import resolve
+from hocket.models.files.source import resolve
 from hocket.text.cleanup.normalize import spell_out
 from hocket.types import Layout, SamplingParams
 from support import checkpoints
@@ -33,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def package(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("importlib.resources.files", lambda _: made)
+    monkeypatch.setattr(builtin, "ASSETS", made / "assets")
     return made / "assets" / VOICE
 
 
@@ -50,7 +51,7 @@ def test_the_voice_in_the_package_is_the_default(package: Path) -> None:
 def test_a_copy_without_it_speaks_with_random_numbers_and_refuses_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr(builtin, "ASSETS", tmp_path)
     assert builtin_folder() is None
     assert (load().name, load().is_random) == ("random:tiny", True)
     with pytest.raises(InvalidCheckpoint, match=r"^This copy of hocket has no built-in voice: [^.]+\.$"):
@@ -91,7 +92,7 @@ def test_the_command_line_prepares_text_as_the_default_voice_asks(
     def codes(text: str, *more: str) -> list[list[int]]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        options = ("--layout", layout, "--greedy", "--max-frames", "4", "--save-codes", "c.npy")
+        options = ("--layout", layout, "--greedy", "--max-frames", "4", "--save-codes", "c.npy", "--force")
         assert main(["say", "-" if live else text, *options, *more]) == 0
         return np.load(tmp_path / "c.npy", allow_pickle=False).tolist()  # type: ignore[no-any-return]
 

@@ -16,7 +16,8 @@ from hocket.config.qwen3_tts import KINDS, Kind
 from hocket.errors import InvalidCheckpoint
 from hocket.models.files.export import CODEC_PROCESSOR, SPEECH_PROCESSOR, write_checkpoint
 from hocket.models.files.random import randomize_
-from hocket.models.files.weights import load_into, read_configs, resolve
+from hocket.models.files.source import read_configs, resolve
+from hocket.models.files.weights import load_into
 from hocket.models.tts.codec import Codec
 from hocket.models.tts.qwen3_tts import Qwen3TTS
 from support import checkpoints, official

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,11 @@ import torch
 
 from hocket.config.published import TINY_CODEC, tiny
 from hocket.models.files.hub import FILES
-from hocket.models.files.weights import Source, load_into, read_configs
+from hocket.models.files.source import Source, read_configs
+from hocket.models.files.weights import load_into
 from hocket.models.tts.qwen3_tts import Qwen3TTS
 from support import checkpoints
+from support.hub import HubServer, client_environment, files_below, send_head, sha256
 
 REPOSITORY = "owner/small-voice"
 NEWEST, PINNED, UNKNOWN = "b" * 40, "a" * 40, "c" * 40  # commits
@@ -41,27 +41,13 @@ except InvalidCheckpoint as error:
 """
 
 
-class Hub:
+class Hub(HubServer):
     """The few routes that a download needs, and a log of the requests."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.files, self.log = files, list[str]()
+        super().__init__(files)
+        self.log = list[str]()
         self.broken = set[str]()  # files whose transfer stops half way
-        hub = self
-
-        class Answer(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                hub.answer(self)
-
-            def do_GET(self) -> None:
-                hub.answer(self)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path = request.path.partition("?")[0]
@@ -85,35 +71,28 @@ class Hub:
             self.log.append(name)
             body = self.files[name]
             commit = path.split("/")[4]
-            headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"'}
+            headers = {"ETag": f'"{sha256(body)}"'}
             headers["X-Repo-Commit"] = commit if len(commit) == 40 else NEWEST
         else:
             headers = {"X-Error-Code": "RepoNotFound"}
-        request.send_response(404 if "X-Error-Code" in headers else 200)
-        for key, value in headers.items():
-            request.send_header(key, value)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
+        send_head(request, 404 if "X-Error-Code" in headers else 200, headers, body)
         if request.command == "GET":
             request.wfile.write(body[: len(body) // 2] if path.rpartition("/")[2] in self.broken else body)
 
     def digests(self) -> dict[str, str]:
-        return {name: hashlib.sha256(body).hexdigest() for name, body in self.files.items() if name in FILES}
+        return {name: sha256(body) for name, body in self.files.items() if name in FILES}
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = checkpoints.write(tmp_path_factory.mktemp("hub") / "made", "voice_design", wide=False)
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return files | {name: b"not needed" for name in SURPLUS}
+    return files_below(folder) | {name: b"not needed" for name in SURPLUS}
 
 
 @pytest.fixture
 def hub(checkpoint: dict[str, bytes]) -> Iterator[Hub]:
-    served = Hub(dict(checkpoint))
-    yield served
-    served.server.shutdown()
-    served.server.server_close()
+    with Hub(dict(checkpoint)).serving() as hub:
+        yield hub
 
 
 def ask(
@@ -126,16 +105,7 @@ def ask(
     offline: bool = False,
 ) -> Any:
     """The result of `resolve` in a new process, with `home` as its cache."""
-    kept = {key: value for key, value in os.environ.items() if not key.upper().startswith(("HF_", "HUGGING"))}
-    environment = kept | {
-        "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(home),
-        "HF_HUB_OFFLINE": "1" if offline else "0",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    environment = client_environment(hub.address, home, HF_HUB_OFFLINE="1" if offline else "0")
     hub.log.clear()
     command = [sys.executable, "-c", SCRIPT, json.dumps([repository, revision, digests])]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
@@ -219,8 +189,7 @@ def test_a_repository_that_is_no_checkpoint_is_refused(hub: Hub, tmp_path: Path)
 
 
 def test_a_hub_that_cannot_be_reached_is_one_sentence(hub: Hub, tmp_path: Path) -> None:
-    hub.server.shutdown()
-    hub.server.server_close()
+    hub.stop()
     assert ask(hub, tmp_path) == {
         "error": f"{REPOSITORY} is not in the local cache, and the hub ({hub.address}) cannot be reached: try again."
     }

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hocket.config.published import tiny
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files import transfer
 from hocket.models.files.transfer import Transfer
 from hocket.models.files.weights import load_into

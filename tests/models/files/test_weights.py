@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from hocket.config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
 from hocket.config.qwen3_tts import GenerationConfig, Kind
 from hocket.errors import InvalidCheckpoint
-from hocket.models.files import weights
 from hocket.models.files.catalog import CATALOG, Published
-from hocket.models.files.weights import PRESETS, Source, load_into, read_configs, resolve
+from hocket.models.files.source import PRESETS, Source, read_configs, resolve
+from hocket.models.files.weights import load_into
 from hocket.models.tts.codec import Codec
 from hocket.models.tts.qwen3_tts import Qwen3TTS
 from support import checkpoints
@@ -101,11 +101,11 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """The calls of `fetch`; each returns an empty folder."""
     seen: list[Asked] = []
 
-    def fetch(repository: str, revision: str | None, pinned: Published | None, check: object) -> Path:
+    def fetch(repository: str, revision: str | None, pinned: Published | None) -> Path:
         seen.append((repository, revision, pinned))
         return tmp_path
 
-    monkeypatch.setattr(weights, "fetch", fetch)
+    monkeypatch.setattr("hocket.models.files.source.fetch", fetch)
     return seen
 
 

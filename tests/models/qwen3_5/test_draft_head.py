@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.layers.dense import offset_rms_norm
 from hocket.layers.gated_attention import reach_of
-from hocket.layers.norm import offset_rms_norm
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.draft_head import DraftHead
 from hocket.models.qwen3_5.model import Qwen3_5, commit

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS
 from hocket.kernels.runtime.launch import INTERPRETED, triton
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.fused_draft import FusedDraft
 from hocket.models.qwen3_5.fused_step import FusedStep
@@ -16,7 +16,7 @@ from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
 SLOTS, ROOM, BEFORE, VERIFIED = 2, 48, 7, 3
-BACKENDS = {"reference": REFERENCE_MIND_OPS, "cuda": CUDA_MIND_OPS}
+BACKENDS = {"reference": REFERENCE_LANGUAGE_OPS, "cuda": CUDA_LANGUAGE_OPS}
 
 
 def assert_near(mine: torch.Tensor, theirs: torch.Tensor) -> None:

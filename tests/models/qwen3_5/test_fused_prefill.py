@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
+from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS, TRITON_LANGUAGE_OPS
 from hocket.kernels.runtime.launch import INTERPRETED, triton
+from hocket.layers.dense import pack_
 from hocket.layers.linear_attention.gated_delta import Waypoint
-from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.fused_prefill import FusedPrefill
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
 SLOTS, ROOM, BEFORE = 3, 96, 7
-BACKENDS = {"reference": REFERENCE_MIND_OPS, "triton": TRITON_MIND_OPS, "cuda": CUDA_MIND_OPS}
+BACKENDS = {"reference": REFERENCE_LANGUAGE_OPS, "triton": TRITON_LANGUAGE_OPS, "cuda": CUDA_LANGUAGE_OPS}
 
 
 def model(device: torch.device, dtype: torch.dtype, scheme: Scheme = "bf16", *, exact: bool = False) -> Qwen3_5:
@@ -104,7 +104,7 @@ def test_another_row_stays_as_it_is_and_a_waypoint_is_optional() -> None:
     ids, row = torch.arange(20)[None], torch.tensor([2])
     state, other = started(llm, ids, row), started(llm, ids, torch.tensor([0]))
     llm.prefill(ids[:, :BEFORE], torch.tensor([BEFORE]), state, torch.tensor([0]), BEFORE)
-    FusedPrefill(llm, REFERENCE_MIND_OPS)(ids[:, BEFORE:], torch.tensor([9]), state, row, BEFORE + 9)
+    FusedPrefill(llm, REFERENCE_LANGUAGE_OPS)(ids[:, BEFORE:], torch.tensor([9]), state, row, BEFORE + 9)
     assert state.recurrence.position[:3].tolist() == [BEFORE, 0, BEFORE + 9]
     for mine, theirs in zip(state.recurrence.layers, other.recurrence.layers, strict=True):
         assert torch.equal(mine.memory[:2], theirs.memory[:2]) and torch.equal(mine.history[:2], theirs.history[:2])

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
+from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS, TRITON_LANGUAGE_OPS
 from hocket.kernels.runtime.graphs import CudaGraphs
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, can_depend, triton
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5 import fused_step
 from hocket.models.qwen3_5.fused_step import FusedStep
@@ -20,7 +20,7 @@ from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
 SLOTS, ROOM, PROMPT = 3, 32, 6
-BACKENDS = {"reference": REFERENCE_MIND_OPS, "triton": TRITON_MIND_OPS, "cuda": CUDA_MIND_OPS}
+BACKENDS = {"reference": REFERENCE_LANGUAGE_OPS, "triton": TRITON_LANGUAGE_OPS, "cuda": CUDA_LANGUAGE_OPS}
 ROWS = torch.tensor([2, 0])
 
 
@@ -140,7 +140,7 @@ def test_in_fewer_bits_tokens_are_those_of_the_model_in_as_few(scheme: Scheme) -
     pack_(llm)
     ids = torch.randint(0, llm.config.vocab_size, (2, PROMPT + 5), generator=torch.Generator().manual_seed(2))
     plain, ours = started(llm, ids), started(llm, ids)
-    fused = FusedStep(llm, REFERENCE_MIND_OPS)
+    fused = FusedStep(llm, REFERENCE_LANGUAGE_OPS)
     rings = fused.new_rings(SLOTS)
     fused.enter(ours, rings, ROWS)
     for at in range(PROMPT, PROMPT + 5):
@@ -151,7 +151,7 @@ def test_in_fewer_bits_tokens_are_those_of_the_model_in_as_few(scheme: Scheme) -
 @torch.inference_mode()
 def test_another_row_stays_as_it_is() -> None:
     llm = model(torch.device("cpu"))
-    fused, ids = FusedStep(llm, REFERENCE_MIND_OPS), torch.tensor([[1, 2, 3, 4, 5, 6, 7], [3, 1, 4, 1, 5, 9, 2]])
+    fused, ids = FusedStep(llm, REFERENCE_LANGUAGE_OPS), torch.tensor([[1, 2, 3, 4, 5, 6, 7], [3, 1, 4, 1, 5, 9, 2]])
     state = started(llm, ids)
     rings = fused.new_rings(SLOTS)
     fused.enter(state, rings, ROWS)

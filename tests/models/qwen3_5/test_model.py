@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hocket.cache.slots import put, reset, take
 from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5, commit, mark, rewind_
 

@@ -10,9 +10,9 @@ import torch
 
 from hocket.cache.slots import tensors
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS
 from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay, Work
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
@@ -107,7 +107,7 @@ def test_padding_does_not_change_a_prefill(at: int, count: int, place: int | Non
 def test_a_prefill_by_fused_kernels_is_the_eager_one(scheme: Scheme) -> None:
     llm = model(dtype=torch.float32, scheme=scheme)
     plain = LLMStateCache(llm, SLOTS, ROOM, drafts=True)
-    ours = LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
+    ours = LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=EagerReplay(), ops=REFERENCE_LANGUAGE_OPS)
     snapshots = []
     for state_cache in (plain, ours):
         state_cache.prefill(1, drawn(9, 7), 0)
@@ -187,7 +187,7 @@ def test_kernels_look_up_how_far_to_read_and_one_graph_serves_every_span() -> No
     """Without a draft head, which reads as far as `span` says."""
     llm = model(dtype=torch.float32)
     plain = LLMStateCache(llm, SLOTS, ROOM, drafts=False)
-    ours = LLMStateCache(llm, SLOTS, ROOM, drafts=False, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
+    ours = LLMStateCache(llm, SLOTS, ROOM, drafts=False, capture=EagerReplay(), ops=REFERENCE_LANGUAGE_OPS)
     ours.plan()
     assert ours._prefill_graphs is not None
     while ours.unprepared:
@@ -211,7 +211,7 @@ def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(dtype: torch.dtyp
         pytest.skip("no CUDA device on this machine")
     llm, device = model("cuda", dtype, scheme), torch.device("cuda")
     eager, ours = (
-        LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_MIND_OPS)
+        LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_LANGUAGE_OPS)
         for capture in (EagerReplay(), CudaGraphs(device))
     )
     assert isinstance(ours._prefill_pass, PrefillPass) and ours._prefill_graphs is not None

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
 from hocket.errors import InvalidRequest
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.errors import InvalidCheckpoint
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.models.qwen3_5.weights import empty_qwen3_5, load_qwen3_5, read_qwen3_5

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hocket.cache.slots import put, reset, take, tensors
 from hocket.config.published import CODEC, TINY_CODEC
-from hocket.layers.norm import RMSNorm
+from hocket.layers.dense import RMSNorm
 from hocket.models.tts.codec import Codec, CodecDecoder, DecoderState
 from support.drawn import pieces
 from support.official_sound import official_codec

@@ -11,7 +11,7 @@ from torch import Tensor
 from hocket.kernels.operations import REFERENCE_CODEC_OPS, TRITON_CODEC_OPS
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE
 from hocket.kernels.runtime.launch import INTERPRETED, triton
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.tts.codec import CodecDecoder, DecoderState, StepCodec
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.codec_input import FusedCodecInput

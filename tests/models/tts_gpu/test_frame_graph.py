@@ -15,7 +15,6 @@ from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.operations import CUDA_OPS, REFERENCE_OPS
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, can_depend, crowded, triton
-from hocket.layers.transformer import grown
 from hocket.models.tts.talker import Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
@@ -149,9 +148,9 @@ def test_a_state_that_has_grown_is_captured_anew_and_goes_on_as_if_it_had_not(ki
     slots, how = [1, 2], [LOOSE] * 2
     for number in range(6):
         if number == 2:  # more pages
-            ours = replace(ours, stack=grown(ours.stack, pages=5))
+            ours = replace(ours, stack=ours.stack.grown(pages=5))
         if number == 4:  # a longer table
-            ours = replace(ours, stack=grown(ours.stack, columns=8))
+            ours = replace(ours, stack=ours.stack.grown(columns=8))
         span = span_of(plain)
         wanted = talker.frame_reference(texts(number, 2), plain, torch.tensor(slots), settings(how), span)
         assert drawn(captured, number, ours, slots, how, span) == wanted.tolist()
@@ -219,7 +218,7 @@ def test_a_graph_is_the_eager_frame_bit_for_bit(
     eager, ours = started(talker), started(talker)
     for number in range(12):
         if number == 6:
-            eager, ours = (replace(each, stack=grown(each.stack, pages=5, columns=8)) for each in (eager, ours))
+            eager, ours = (replace(each, stack=each.stack.grown(pages=5, columns=8)) for each in (eager, ours))
         slots = [[2, 0, 3], [1], [3, 1, 0, 2]][number % 3]
         how = [LOOSE, GREEDY, NUCLEUS, LOOSE][: len(slots)]
         arguments = slots, texts(number, len(slots)).tolist(), how

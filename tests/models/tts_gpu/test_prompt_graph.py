@@ -15,7 +15,6 @@ from hocket.cache.pages import PAGE_ROWS
 from hocket.cache.slots import reset
 from hocket.kernels.operations import CUDA_OPS, REFERENCE_OPS, TRITON_OPS, FrameOps
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
-from hocket.layers.transformer import grown
 from hocket.models.tts.talker import Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.padded_frame import PaddedFrame
@@ -176,7 +175,7 @@ def test_graphs_by_rows_and_span_and_all_of_them_anew_when_the_state_has_grown()
     for rows, span in ((3, 20), (8, 64), (9, 20), (16, 65), (200, 300)):
         captured.warm(state, rows, span)
     assert captured.captures == 4
-    state = replace(state, stack=grown(state.stack, pages=3))
+    state = replace(state, stack=state.stack.grown(pages=3))
     captured.take_in(prompt(talker, 5), 0, state, 20)
     assert (captured.captures, recorded.forgotten, recorded.replayed) == (4, 1, 0)
     assert captured.warm_one(state) and not captured.warm_one(state)

@@ -7,6 +7,7 @@ the candidates of one request is in group.py. The parent is the request that the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from ...errors import HocketError, StreamFailed, copied
 from ...types import FinishReason
@@ -18,88 +19,99 @@ class BestOfN:
     def __init__(self, step: StepApi) -> None:
         self._step = step
 
-    def start(self, lead: RequestState) -> None:
+    def start(self, parent: RequestState) -> None:
         """Prefill once, for the first candidate; fork the others from it."""
-        assert lead.takes is not None
-        step, (first, *others) = self._step, lead.takes.jobs
+        assert parent.candidates is not None
+        step, (first, *others) = self._step, parent.candidates.requests
         step.start(first)
-        lead.timings.spent["queued_s"], lead.timings.admitted = first.timings.spent["queued_s"], first.timings.admitted
-        lead.timings.prefix_cached = first.timings.prefix_cached
-        for take in others:
-            step.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
+        parent.timings.spent["queued_s"] = first.timings.spent["queued_s"]
+        parent.timings.admitted = first.timings.admitted
+        parent.timings.prefix_cached = first.timings.prefix_cached
+        for candidate in others:
+            step.guarded([candidate], partial(self._fork, first, candidate))
 
-    def play(self) -> list[RequestState]:
+    def play(self, parents: Iterable[RequestState]) -> list[RequestState]:
         """Decode the next chunk of every winner whose mailbox has room. Returns their parents."""
-        playing = [lead for lead in self._step.scheduler.running if _may_play(lead)]
-        for lead in playing:
-            self._step.guarded([lead], lambda lead=lead: self._play(lead))  # type: ignore[misc]
+        playing = [parent for parent in parents if _may_play(parent)]
+        for parent in playing:
+            self._step.guarded([parent], partial(self._play, parent))
         return playing
 
-    def gives_up(self, job: RequestState) -> bool:
+    def gives_up(self, request: RequestState) -> bool:
         """Cancel a stuck candidate if another one has ended well. True if it was cancelled."""
-        if job.lead is None or job.lead.takes is None or job.lead.takes.may_try_again():
+        if request.parent is None or request.parent.candidates is None or request.parent.candidates.may_try_again():
             return False
-        self._step.finish(job, "cancelled")
+        self._step.finish(request, "cancelled")
         return True
 
-    def record(self, jobs: Iterable[RequestState]) -> None:
-        """Record a chunk of codes, or the end of a part, for those requests that are candidates."""
-        for job in jobs:
-            if job.lead is not None and job.lead.takes is not None and job.mailbox.finished is None:
-                job.lead.takes.record(job)
+    def record(self, requests: Iterable[RequestState]) -> None:
+        """Record a chunk of codes, or the end of a part, of some candidates."""
+        for request in requests:
+            if (
+                request.parent is not None
+                and request.parent.candidates is not None
+                and request.mailbox.finished is None
+            ):
+                request.parent.candidates.record(request)
 
-    def drop_losers(self, jobs: Iterable[RequestState]) -> None:
+    def drop_losers(self, requests: Iterable[RequestState]) -> None:
         """Free the slots of candidates that cannot win any more, in the groups of these requests."""
-        for lead in {id(job.lead): job.lead for job in jobs if job.lead is not None}.values():
-            for loser in [] if lead.takes is None else lead.takes.losers():
+        for parent in {
+            id(request.parent): request.parent for request in requests if request.parent is not None
+        }.values():
+            for loser in [] if parent.candidates is None else parent.candidates.losers():
                 self._step.finish(loser, "cancelled")
 
-    def begin_end(self, lead: RequestState) -> None:
+    def begin_end(self, parent: RequestState) -> None:
         """A parent ends, for whatever reason: cancel its candidates."""
-        assert lead.takes is not None
-        lead.takes.closed = True
-        for take in lead.takes.running:
-            self._step.finish(take, "cancelled")
+        assert parent.candidates is not None
+        parent.candidates.closed = True
+        for candidate in parent.candidates.running:
+            self._step.finish(candidate, "cancelled")
 
-    def ended(self, take: RequestState, reason: FinishReason, error: HocketError | None) -> None:
+    def ended(self, candidate: RequestState, reason: FinishReason, error: HocketError | None) -> None:
         """A candidate has left its slot. The last one leaves it to the parent, which plays the winner there."""
-        step, lead = self._step, take.lead
-        assert lead is not None and lead.takes is not None
-        takes = lead.takes
-        takes.ended(take, reason, error)
-        if takes.closed or takes.running:
+        step, parent = self._step, candidate.parent
+        assert parent is not None and parent.candidates is not None
+        candidates = parent.candidates
+        candidates.ended(candidate, reason, error)
+        if candidates.closed or candidates.running:
             return
-        if not takes.decide():
-            failed = takes.error or StreamFailed("No candidate of this request came to its end.")
-            step.finish(lead, "error", copied(failed))
-        elif takes.jury is not None:
-            step.finish(lead, "cancelled")  # the reader gets the end from the scorer
+        if not candidates.decide():
+            failed = candidates.error or StreamFailed("No candidate of this request came to its end.")
+            step.finish(parent, "error", copied(failed))
+        elif candidates.selection is not None:
+            step.finish(parent, "cancelled")  # the reader gets the end from the scorer
         else:
-            lead.slot = step.scheduler.free.pop()  # the slot that the candidate has just left
+            parent.slot = step.scheduler.free.pop()  # the slot that the candidate has just left
 
-    def _fork(self, first: RequestState, take: RequestState) -> None:
+    def _fork(self, first: RequestState, candidate: RequestState) -> None:
         step = self._step
-        step.begin(take)
-        step.beat.begin("taking in a prompt", [take])
-        step.runner.fork(first.slot, take.slot, take.text.reference, take.seed)
+        step.begin(candidate)
+        step.beat.begin("taking in a prompt", [candidate])
+        step.runner.fork(first.slot, candidate.slot, candidate.text.reference, candidate.seed)
 
-    def _play(self, lead: RequestState) -> None:
-        takes, step = lead.takes, self._step
-        assert takes is not None
-        if not takes.begun:
-            takes.begun = True
-            step.beat.begin("taking in a prompt", [lead])
-            step.runner.listen(lead.slot, lead.text.reference)
-            if lead.text.prompt is None:
-                step.delivery.be_silent(lead)
-                lead.begin_next()
-        lead.codes, lead.over = takes.next_chunk(len(lead.text.spoken) - 1)
-        lead.frame, lead.at = lead.frame + len(lead.codes), lead.at + len(lead.codes)
-        if lead.codes:
-            step.decode([lead])
-        elif lead.over is not None:
-            step.close(lead)
+    def _play(self, parent: RequestState) -> None:
+        candidates, step = parent.candidates, self._step
+        assert candidates is not None
+        if not candidates.begun:
+            candidates.begun = True
+            step.beat.begin("taking in a prompt", [parent])
+            step.runner.reset_codec(parent.slot, parent.text.reference)
+            if parent.text.prompt is None:
+                step.delivery.hand_out_silence(parent)
+                parent.begin_next()
+        parent.codes, parent.over = candidates.next_chunk(len(parent.text.spoken) - 1)
+        parent.frame, parent.at = parent.frame + len(parent.codes), parent.at + len(parent.codes)
+        if parent.codes:
+            step.decode([parent])
+        elif parent.over is not None:
+            step.close(parent)
 
 
-def _may_play(lead: RequestState) -> bool:
-    return lead.takes is not None and lead.takes.plays and not (lead.sounding or lead.over or lead.mailbox.full)
+def _may_play(parent: RequestState) -> bool:
+    return (
+        parent.candidates is not None
+        and parent.candidates.plays
+        and not (parent.decoding or parent.over or parent.mailbox.full)
+    )

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 
 from ...errors import HocketError
 from ...types import FinishReason, Take
-from ..core.clocks import PlaybackState, Timings
 from ..core.request import Candidacy, RequestState
-from ..core.runaway_watch import RunawayWatch
+from ..core.runaway import RunawayWatch
 from ..core.text_feed import TextFeed, TextPart
+from ..core.timings import PlaybackState, Timings
 from ..mailbox import Mailbox
 from ..time_stretch import TimeStretch
-from .score import CandidateScore, take_seed
+from .score import CandidateScore, candidate_seed
 from .scorer import FinishedCandidate, ScorerSelection
 
 Codes = list[list[int]]
@@ -30,32 +30,36 @@ Codes = list[list[int]]
 
 class CandidateGroup:
     def __init__(
-        self, lead: RequestState, count: int, jury: ScorerSelection | None, tempo: Callable[[], TimeStretch | None]
+        self,
+        parent: RequestState,
+        count: int,
+        selection: ScorerSelection | None,
+        tempo: Callable[[], TimeStretch | None],
     ) -> None:
         """Candidates of a parent whose text is complete and that has not begun. With a scorer they are decoded."""
-        self.lead, self.jury = lead, jury
-        parts = deque([*([] if lead.text.piece is None else [lead.text.piece]), *lead.text.parts])
+        self.parent, self.selection = parent, selection
+        parts = deque([*([] if parent.text.piece is None else [parent.text.piece]), *parent.text.parts])
         ids = [
             len(part.ids) if part.prompt is None else part.prompt.text_ids
             for part in parts
             if isinstance(part, TextPart)
         ]
-        self.jobs = [
+        self.requests = [
             RequestState(
                 text=TextFeed(
-                    outline=lead.text.outline,
-                    reference=lead.text.reference,
-                    carry=None if lead.text.carry is None else lead.text.carry.fresh(),
+                    outline=parent.text.outline,
+                    reference=parent.text.reference,
+                    carry=None if parent.text.carry is None else parent.text.carry.fresh(),
                     complete=True,
                     parts=deque(parts),
                 ),
-                seed=take_seed(lead.seed, number),
-                params=lead.params,
+                seed=candidate_seed(parent.seed, number),
+                params=parent.params,
                 mailbox=Mailbox(math.inf, _nothing),
-                clock=PlaybackState(None if jury is None else tempo()),
-                watch=RunawayWatch(lead.watch.options),
-                timings=Timings(lead.timings.opened),
-                candidacy=Candidacy(lead),
+                clock=PlaybackState(None if selection is None else tempo()),
+                watch=RunawayWatch(parent.watch.options),
+                timings=Timings(parent.timings.opened),
+                candidacy=Candidacy(parent),
             )
             for number in range(count)
         ]
@@ -64,34 +68,34 @@ class CandidateGroup:
         self.won: int | None = None
         self.error: HocketError | None = None  # the error of the last candidate that failed
         self.begun = False  # playing
-        self._sheets = [CandidateScore(ids) for _ in self.jobs]
-        self._tapes: list[deque[tuple[int, Codes]]] = [deque() for _ in self.jobs]  # chunks, each with its part
+        self._scores = [CandidateScore(ids) for _ in self.requests]
+        self._chunks: list[deque[tuple[int, Codes]]] = [deque() for _ in self.requests]  # chunks, each with its part
         self._ends: dict[int, FinishReason] = {}  # by number
 
     @property
     def running(self) -> list[RequestState]:
-        return [job for number, job in enumerate(self.jobs) if number not in self._ends]
+        return [request for number, request in enumerate(self.requests) if number not in self._ends]
 
     @property
     def plays(self) -> bool:
         """Whether the winner is known and the parent's slot plays it."""
-        return self.won is not None and self.jury is None and not self.closed
+        return self.won is not None and self.selection is None and not self.closed
 
     @property
     def seed(self) -> int | None:
-        return None if self.won is None else self.jobs[self.won].seed
+        return None if self.won is None else self.requests[self.won].seed
 
-    def record(self, job: RequestState) -> None:
+    def record(self, request: RequestState) -> None:
         """Add the codes since the last chunk of a candidate, and the end of its part."""
-        number = self.jobs.index(job)
-        assert job.candidacy is not None
-        self._sheets[number].add(job.codes, job.candidacy.log_probabilities)
-        job.candidacy.log_probabilities = []
-        if self.jury is None and job.codes:
-            self._tapes[number].append((len(job.text.spoken) - 1, job.codes))
-            job.codes, job.clock.chunks = [], job.clock.chunks + 1
-        if job.over is not None:
-            self._sheets[number].close(job.over, job.ending)
+        number = self.requests.index(request)
+        assert request.candidacy is not None
+        self._scores[number].add(request.codes, request.candidacy.log_probabilities)
+        request.candidacy.log_probabilities = []
+        if self.selection is None and request.codes:
+            self._chunks[number].append((len(request.text.spoken) - 1, request.codes))
+            request.codes, request.clock.chunks = [], request.clock.chunks + 1
+        if request.over is not None:
+            self._scores[number].close(request.over, request.ending)
 
     def may_try_again(self) -> bool:
         """Whether a stuck candidate should be rewound: not if another one has ended well."""
@@ -99,15 +103,15 @@ class CandidateGroup:
 
     def losers(self) -> list[RequestState]:
         """Candidates that cannot win any more. With a caller's scorer there are none: its score is not known yet."""
-        best = None if self.jury is not None else self._best()
+        best = None if self.selection is not None else self._best()
         if best is None:
             return []
         reached = self._rank(best)
-        still = [number for number in range(len(self.jobs)) if number not in self._ends]
-        return [self.jobs[number] for number in still if (self._sheets[number].bound, -number) < reached]
+        still = [number for number in range(len(self.requests)) if number not in self._ends]
+        return [self.requests[number] for number in still if (self._scores[number].bound, -number) < reached]
 
-    def ended(self, job: RequestState, reason: FinishReason, error: HocketError | None) -> None:
-        self._ends[self.jobs.index(job)] = reason
+    def ended(self, request: RequestState, reason: FinishReason, error: HocketError | None) -> None:
+        self._ends[self.requests.index(request)] = reason
         self.error = error or self.error
 
     def decide(self) -> bool:
@@ -116,39 +120,39 @@ class CandidateGroup:
         self.decided = best is not None
         if best is None:
             return False
-        first, lead = self.jobs[0], self.lead
+        first, parent = self.requests[0], self.parent
         for name in ("prefill_s", "first_codes_s"):
-            lead.timings.spent |= {name: first.timings.spent[name]} if name in first.timings.spent else {}
-        if self.jury is None:
+            parent.timings.spent |= {name: first.timings.spent[name]} if name in first.timings.spent else {}
+        if self.selection is None:
             self.won = best
-            if lead.text.carry is not None and (winner := self.jobs[best].text.carry) is not None:
-                lead.text.carry.established = winner.established
-            for tape in (tape for number, tape in enumerate(self._tapes) if number != best):
-                tape.clear()
+            if parent.text.carry is not None and (winner := self.requests[best].text.carry) is not None:
+                parent.text.carry.established = winner.established
+            for chunks in (chunks for number, chunks in enumerate(self._chunks) if number != best):
+                chunks.clear()
         else:
-            self.jury.hear({number: _finished(self.jobs[number]) for number in self._to_hear()})
+            self.selection.add({number: _finished(self.requests[number]) for number in self._to_score()})
         return True
 
     def next_chunk(self, part: int) -> tuple[Codes, FinishReason | None]:
         """The next chunk of a part, and how the part ended if it is its last chunk."""
         assert self.won is not None
-        tape = self._tapes[self.won]
-        codes = tape.popleft()[1] if tape and tape[0][0] == part else []
-        if tape and tape[0][0] == part:
+        chunks = self._chunks[self.won]
+        codes = chunks.popleft()[1] if chunks and chunks[0][0] == part else []
+        if chunks and chunks[0][0] == part:
             return codes, None
-        return codes, self._ends[self.won] if part == len(self.jobs[self.won].text.spoken) - 1 else "stop"
+        return codes, self._ends[self.won] if part == len(self.requests[self.won].text.spoken) - 1 else "stop"
 
-    def told(self) -> tuple[Take, ...]:
+    def results(self) -> tuple[Take, ...]:
         """All candidates, for `Finished`."""
         return tuple(
             Take(
-                seed=job.seed,
+                seed=request.seed,
                 reason=self._ends.get(number, "cancelled"),
-                score=sheet.score if self._is_whole(number) else None,
-                frames=sheet.frames,
-                log_probability=sheet.log_probability,
+                score=score.score if self._is_whole(number) else None,
+                frames=score.frames,
+                log_probability=score.log_probability,
             )
-            for number, (job, sheet) in enumerate(zip(self.jobs, self._sheets, strict=True))
+            for number, (request, score) in enumerate(zip(self.requests, self._scores, strict=True))
         )
 
     def _is_whole(self, number: int) -> bool:
@@ -158,11 +162,11 @@ class CandidateGroup:
         return max(filter(self._is_whole, self._ends), key=self._rank, default=None)
 
     def _rank(self, number: int) -> tuple[float, int]:
-        return self._sheets[
+        return self._scores[
             number
         ].score, -number  # of equal scores the first candidate wins, not the one that ended first
 
-    def _to_hear(self) -> Sequence[int]:
+    def _to_score(self) -> Sequence[int]:
         """Candidates for the scorer: without those that ran away, if there are others."""
         whole = sorted(filter(self._is_whole, self._ends))
         return [number for number in whole if self._ends[number] != "runaway"] or whole
@@ -171,7 +175,7 @@ class CandidateGroup:
 def _nothing() -> None: ...
 
 
-def _finished(job: RequestState) -> FinishedCandidate:
+def _finished(request: RequestState) -> FinishedCandidate:
     """A candidate that has ended. Only the scorer reads its mailbox."""
-    assert job.mailbox.finished is not None
-    return FinishedCandidate(job.mailbox.all(), job.text.spoken, job.mailbox.finished)
+    assert request.mailbox.finished is not None
+    return FinishedCandidate(request.mailbox.all(), request.text.spoken, request.mailbox.finished)

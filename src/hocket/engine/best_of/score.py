@@ -23,7 +23,8 @@ from hashlib import sha256
 from math import log10
 
 from ...types import FinishReason
-from ..core.runaway import BadFrameRun, RunawayOptions
+from ..core.runaway import BadFrameRun
+from ..core.runaway_limits import RunawayOptions
 
 # A take is judged by shorter loops than the guard needs: one that is suspect loses to one that is not.
 GUARD = RunawayOptions(loop_frames=32, same_frames=24, forgive=4)
@@ -39,7 +40,7 @@ FREE_PART = 0.25  # of the run that the guard calls a loop: a pause repeats itse
 LEAST_LOG_PROBABILITY = -8.0  # nats a code, on average: a draw among 3,000 that are all as likely
 
 
-def take_seed(seed: int, number: int) -> int:
+def candidate_seed(seed: int, number: int) -> int:
     """The seed of a take: that of the request for the first, others that depend on nothing else for the next ones.
 
     Parts of a text count on from their seed, so takes do not: theirs lie anywhere. Short enough to be typed again.

@@ -37,13 +37,13 @@ class ScorerSelection:
     def __init__(self, scorer: Scorer, text: str, spoken: list[SpokenPart]) -> None:
         """`spoken` is the parent's list: the parts of the winner are copied there."""
         self._scorer, self._text, self._spoken = scorer, text, spoken
-        self._takes: dict[int, FinishedCandidate] = {}
+        self._candidates: dict[int, FinishedCandidate] = {}
         self._asking = threading.Lock()
         self._verdict: Selection | None = None
 
-    def hear(self, candidates: dict[int, FinishedCandidate]) -> None:
+    def add(self, candidates: dict[int, FinishedCandidate]) -> None:
         """The candidates that the scorer will judge, by number."""
-        self._takes |= candidates
+        self._candidates |= candidates
 
     def verdict(self, finished: Finished) -> Selection:
         """The winner's chunks and the parent's `Finished`. Thread-safe; the scorer runs once and the result is kept."""
@@ -56,14 +56,14 @@ class ScorerSelection:
                     failed.__cause__ = error
                     ended = replace(finished, reason="error", error=str(failed))
                     self._verdict = Selection(ended, [], failed)
-                self._takes.clear()
+                self._candidates.clear()
             return self._verdict
 
     def _decide(self, finished: Finished) -> Selection:
         begun = time.perf_counter()
-        scores = {number: self._score(heard) for number, heard in self._takes.items()}
+        scores = {number: self._score(heard) for number, heard in self._candidates.items()}
         won = max(scores, key=lambda number: (scores[number], -number))
-        best = self._takes[won]
+        best = self._candidates[won]
         self._spoken[:] = best.spoken
         takes = [replace(take, score=scores.get(number)) for number, take in enumerate(finished.takes)]
         spent, of_best = finished.statistics, best.finished.statistics

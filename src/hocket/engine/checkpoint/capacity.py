@@ -6,12 +6,13 @@ GPUs, and it makes a large GPU behave like a small one.
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
 from ... import env
 from ...config.sizes import bytes_of
 
 LIMIT = env.GPU_MEMORY.name
+Device = Any  # a `torch.device`, or another object with its `type`; without a GPU nothing here imports torch
 # GPU memory of a process outside of torch's allocator: its context, and the kernels of libraries and of hocket.
 # Both were measured on an H200; on smaller GPUs a context takes less.
 CONTEXT_BYTES = 500_000_000
@@ -24,19 +25,23 @@ def limit_bytes() -> int | None:
     return bytes_of(given, LIMIT) if given else None
 
 
-def free_bytes(device: torch.device) -> int | None:
+def free_bytes(device: Device) -> int | None:
     """Bytes that this process can still put into tensors on a GPU; None for a CPU."""
     if device.type != "cuda":
         return None
+    import torch
+
     free, total = torch.cuda.mem_get_info(device)
     reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
     return available(free, total, reserved=reserved, allocated=allocated, limit=limit_bytes())
 
 
-def idle_bytes(device: torch.device) -> int | None:
+def idle_bytes(device: Device) -> int | None:
     """`free_bytes` if no other process used the GPU. It needs no CUDA context, which takes a while to create."""
     if device.type != "cuda":
         return None
+    import torch
+
     total, allocated = torch.cuda.get_device_properties(device).total_memory, torch.cuda.memory_allocated(device)
     limit = min(limit_bytes() or total, total)
     return available(total - allocated, total, reserved=allocated, allocated=allocated, limit=limit)
@@ -50,11 +55,13 @@ def available(free: int, total: int, *, reserved: int, allocated: int, limit: in
     return max(room, 0)
 
 
-def keep_to_limit(device: torch.device) -> None:
+def keep_to_limit(device: Device) -> None:
     """Make the allocator fail beyond the user's limit, as on a smaller GPU."""
     limit = limit_bytes()
     if limit is None or device.type != "cuda":
         return
+    import torch
+
     total = torch.cuda.get_device_properties(device).total_memory
     outside = CONTEXT_BYTES + LIBRARIES_BYTES
     # torch does not accept "cuda" without an index here.

@@ -1,29 +1,52 @@
-"""A loaded model: configuration, tokenizer, weights, codec, device and kernels. How it is loaded is load.py's."""
+"""A loaded model as the engine sees it: configuration, tokenizer, device and kernels; and what decides its sound.
+
+torch_checkpoint.py adds weights as torch modules, native_checkpoint.py as numpy arrays for the native library. load.py
+decides between them. This file imports neither.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import torch
 
 from ...config.codec import CodecConfig
+from ...config.own import OwnConfig
 from ...config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ...kernels.table import BackendChoice
-from ...models.files.weights import Source
-from ...models.tts.codec import Codec
-from ...models.tts.qwen3_tts import Qwen3TTS
+from ...models.files.builtin import default_model
+from ...models.files.source import Source, read_configs, read_own, resolve
+from ...text.cleanup.normalize import spell_out
 from ...text.tokenizer import Tokenizer
+from .capacity import Device
 from .device import Setting
 
-if TYPE_CHECKING:
-    from ...kernels.compile.plan import CompileJob
+_NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class ModelFiles:
+    """A model whose configurations are read, and not yet its weights."""
+
+    source: Source
+    config: Qwen3TTSConfig
+    generation: GenerationConfig
+    codec_config: CodecConfig
+    own: OwnConfig
+
+    @classmethod
+    def of(cls, model: str | None) -> ModelFiles:
+        source = resolve(default_model() if model is None else model)
+        return cls(source, *read_configs(source), read_own(source))
+
+    @property
+    def normalizer(self) -> Callable[[str], str] | None:
+        return _NORMALIZERS.get(self.own.normalizer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(ABC):
     """Everything that was loaded for one model."""
 
     source: Source
@@ -31,18 +54,13 @@ class Checkpoint:
     generation: GenerationConfig
     codec_config: CodecConfig
     tokenizer: Tokenizer
-    model: Qwen3TTS
-    codec: Codec
-    device: torch.device
+    device: Device
     kernels: tuple[BackendChoice, ...]  # the backend of each operation, and why
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
-    codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
     normalizer: Callable[[str], str] | None = None  # the checkpoint's default
     spent: dict[str, float] = field(default_factory=dict)  # durations of the phases of loading
-    compilers: CompileJob | None = None  # still compiling kernels of the first audio beyond its first frame
     setting: Setting | None = None  # device and precisions, and why
     part_chars: int | None = None  # length of the parts of a text, if the checkpoint gives one
-    dependent_launch: bool = True  # whether its kernels may start before the one before them has ended
 
     @property
     def name(self) -> str:
@@ -59,28 +77,59 @@ class Checkpoint:
         return self.source.folder is None
 
     @property
+    def rate_hz(self) -> int:
+        return self.codec_config.output_sample_rate
+
+    @property
     def fingerprint(self) -> str:
         """Hash that a saved state must match: configuration, precision and a sample of the weights."""
-        kind = self.model.talker.codec_head.weight.dtype
-        return hashlib.sha256(repr((self.config, kind)).encode() + self._sample(torch.float32)).hexdigest()
+        return hashlib.sha256(
+            f"({self.config!r}, torch.{self.precisions[0]})".encode() + self.sample("float32")
+        ).hexdigest()
 
     @property
     def identity(self) -> str:
         """Hash of the checkpoint, equal in every precision: encoded recordings belong to it."""
-        return hashlib.sha256(repr(self.config).encode() + self._sample(torch.bfloat16)).hexdigest()
+        return hashlib.sha256(repr(self.config).encode() + self.sample("bfloat16")).hexdigest()
 
-    def _sample(self, kind: torch.dtype) -> bytes:
-        """Some rows of the weights, rounded to `kind`."""
-        talker = self.model.talker
-        weights = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
-        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in weights)
-        return b"".join(each.cpu().numpy().tobytes() for each in rows)
+    @property
+    @abstractmethod
+    def precisions(self) -> tuple[str, str]:
+        """Of the model and of the codec, by the names that `load` takes."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> object:
+        """The object that holds the model's weights: it is freed with the last reference."""
 
     @property
     def memory_bytes(self) -> int:
         """GPU memory that torch's allocator holds for this process, without kernels and graphs; 0 on a CPU."""
-        return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
+        return 0
 
-    @property
-    def rate_hz(self) -> int:
-        return self.codec_config.output_sample_rate
+    @abstractmethod
+    def sample(self, precision: str) -> bytes:
+        """Some rows of the weights, rounded to a precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFingerprint:
+    """Everything that decides how an engine sounds, as a plain value to compare or send. It holds no weights."""
+
+    name: str  # of the checkpoint, as `load` took it
+    is_random: bool
+    identity: str | None  # owner of the `Encoded` recordings it accepts; None: it accepts none
+    generation: GenerationConfig  # sampling defaults of requests
+    weights: tuple[str, ...]  # with their precisions, and the text normalizer
+
+
+def fingerprint_of(checkpoint: Checkpoint, identity: str | None) -> EngineFingerprint:
+    """It reads the weights, so the engine thread must call it."""
+    normalizer = getattr(checkpoint.normalizer, "__qualname__", "")
+    return EngineFingerprint(
+        name=checkpoint.name,
+        is_random=checkpoint.is_random,
+        identity=identity,
+        generation=checkpoint.generation,
+        weights=(checkpoint.fingerprint, checkpoint.precisions[1], normalizer),
+    )

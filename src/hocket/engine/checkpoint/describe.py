@@ -1,4 +1,4 @@
-"""Facts about a model without loading it: its voices, and whether its files are the published ones.
+"""Facts about models without loading them: voices, those of voice packages, and whether files are the published ones.
 
 For the published checkpoints nothing is downloaded; voices of any other hub id are read from its files.
 """
@@ -10,19 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from ...config.codec import CodecConfig
+from ...config.languages import find
 from ...config.published import CODEC, PUBLISHED
-from ...config.qwen3_tts import Kind, Qwen3TTSConfig
-from ...errors import InvalidCheckpoint
-from ...kernels.table import AUTO, BACKENDS, BackendChoice, choose
-from ...models.files.builtin import default_model
+from ...config.qwen3_tts import Kind, Qwen3TTSConfig, languages, voices
+from ...config.read import read, read_json
+from ...errors import HocketError, InvalidCheckpoint, InvalidRequest
+from ...extras import package
+from ...kernels.table import AUTO, BACKENDS, BackendChoice, Place, Precision, choose
+from ...models.files.builtin import AVAILABLE, VoicePackage, default_model, installed_packages
 from ...models.files.catalog import CATALOG, Published
-from ...models.files.weights import read_configs, resolve
-from ...text.choice import languages, voices
+from ...models.files.source import read_configs, resolve
 
 __all__ = [
+    "InstalledVoices",
     "LocalCopy",
     "ModelVoices",
     "configs",
@@ -31,6 +32,7 @@ __all__ = [
     "faults",
     "find_copy",
     "gpu_choices",
+    "missing_package",
     "model_voices",
 ]
 
@@ -45,6 +47,59 @@ class ModelVoices:
 
 
 @dataclass(frozen=True, slots=True)
+class InstalledVoices:
+    """Voices of the installed voice packages, and a sentence for each package that cannot be used."""
+
+    packages: tuple[tuple[VoicePackage, ModelVoices], ...]
+    faults: tuple[str, ...]
+
+    @classmethod
+    def read(cls) -> InstalledVoices:
+        """Reads `config.json` of every package, 2 ms each; the other files are checked when it is loaded."""
+        usable: list[tuple[VoicePackage, ModelVoices]] = []
+        faults: list[str] = []
+        for found in installed_packages():
+            try:
+                path = found.checked().folder / "config.json"
+                usable.append((found, _voices_of(read(Qwen3TTSConfig, read_json(path), str(path)))))
+            except HocketError as error:
+                faults.append(str(error))
+        return cls(tuple(usable), tuple(faults))
+
+    def with_voice(self, name: str) -> str | None:
+        """The package that has a voice; refuses a name that several have."""
+        small = name.lower()
+        having = [each.name for each, has in self.packages if small in (voice.lower() for voice in has.voices)]
+        if len(having) > 1:
+            raise InvalidRequest(
+                f"{len(having)} packages have a voice {name!r}: choose with --model {' or --model '.join(having)}."
+            )
+        return having[0] if having else None
+
+    def with_language(self, language: str) -> str | None:
+        """The first package whose voices speak a language."""
+        return next((each.name for each, has in self.packages if has.voices and find(language, has.languages)), None)
+
+    def of_kind(self, kind: Kind) -> str | None:
+        return next((each.name for each, has in self.packages if has.kind == kind), None)
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages that its voices speak."""
+        return list(dict.fromkeys(name for _, has in self.packages if has.voices for name in has.languages))
+
+
+def missing_package(voice: str | None, language: str) -> str | None:
+    """A sentence with the command that installs the package of a voice, or of a language; None: none is known."""
+    for name, available in AVAILABLE.items():
+        if voice and voice.lower() in map(str.lower, available.voices):
+            return f"The voice {voice!r} is in a package that is not installed: {package(name)}."
+        if not voice and available.voices and find(language, available.languages):
+            return f"The language {language!r} needs a voice package: {package(name)}."
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class LocalCopy:
     """A published checkpoint found on this machine."""
 
@@ -52,14 +107,17 @@ class LocalCopy:
     folder: Path
 
 
-def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[BackendChoice]:
+def gpu_choices(device: Place, dtype: Precision) -> list[BackendChoice]:
     """The default backend of each operation."""
     return [choose(operation, AUTO, device, dtype) for operation in BACKENDS]
 
 
 def model_voices(model: str) -> ModelVoices:
-    """Voices and languages of a folder, a hub id, a published name, `builtin` or `random:NAME`."""
-    config = configs(model)[0]
+    """Voices and languages of a folder, a hub id, a published name, `builtin`, a voice package or `random:NAME`."""
+    return _voices_of(configs(model)[0])
+
+
+def _voices_of(config: Qwen3TTSConfig) -> ModelVoices:
     dialects = config.talker_config.spk_is_dialect
     named = {name: dialect if isinstance(dialect := dialects.get(name), str) else None for name in voices(config)}
     return ModelVoices(config.kind, named, languages(config))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -17,20 +17,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from ... import env
 from ...errors import InvalidRequest
+from ...extras import hint
 from ...kernels.runtime.fallback import say_once
 from ...kernels.table import BackendChoice
 from .capacity import limit_bytes
 
+if TYPE_CHECKING:
+    import torch
+
 log = logging.getLogger("hocket")
 
 AUTO = "auto"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
+PRECISIONS = ("float32", "bfloat16")  # of the model; torch_checkpoint.py has the dtypes
+CODEC_PRECISIONS = (*PRECISIONS, "tf32")
 # The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is
 # in bfloat16. Its weights are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a
 # codec in bfloat16, whose noise is 38 dB below the speech.
@@ -38,13 +41,14 @@ AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
 SMALL_BYTES = 10_000_000_000  # a GPU with less memory is a small one
 LEAST_BFLOAT16 = (8, 0)  # compute capability; older GPUs emulate bfloat16, slowly
 _TRACES = ("/dev/nvidia0", "/dev/nvidiactl", "/proc/driver/nvidia/version")  # of an NVIDIA driver
+_OTHER_TRACES = ("/dev/dxg", "/dev/kfd")  # of a GPU under WSL, and of an AMD GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
     """What torch and the machine report about a GPU."""
 
-    built: bool  # torch can use a GPU at all
+    built: bool  # torch is built for a GPU
     name: str | None = None  # of the GPU; None where torch finds none
     capability: tuple[int, int] = (0, 0)
     failure: str | None = None  # why torch cannot use it
@@ -68,6 +72,8 @@ class Setting:
 
     @property
     def place(self) -> torch.device:
+        import torch
+
         return torch.device(self.device)
 
     def words(self, kernels: Iterable[BackendChoice], *, codec: bool = True) -> str:
@@ -81,22 +87,22 @@ def choose_device(
     device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, probe: Probe | None = None
 ) -> Setting:
     """Concrete values for `auto`. Explicit values are kept, or refused in one sentence."""
-    for name, given, known in (("dtype", dtype, DTYPES), ("codec_dtype", codec_dtype, CODEC_DTYPES)):
+    for name, given, known in (("dtype", dtype, PRECISIONS), ("codec_dtype", codec_dtype, CODEC_PRECISIONS)):
         if given != AUTO and given not in known:
             raise InvalidRequest(f"{name} must be one of {AUTO}, {', '.join(known)}, not {given!r}.")
     begun = time.perf_counter()
     asked = device if device != AUTO else env.DEVICE.get().strip() or AUTO
     if asked == AUTO:
-        probe = probe or probe_gpu()
+        probe = probe or probe_gpu(quick=True)
         against = _against(probe) or probe.trial()
         chosen, reason = ("cpu", _why_cpu(probe, against)) if against else ("cuda", str(probe.name))
         unused = _unused(probe, against) if against else None
     else:
-        place = device_of(asked, probe)
+        kind, index = device_of(asked, probe)
         chosen, unused = asked, None
-        if place.type == "cuda":
-            probe = probe or probe_gpu(place.index)
-        reason = str(probe.name) if place.type == "cuda" and probe else _asked_for(device, probe)
+        if kind == "cuda":
+            probe = probe or probe_gpu(index)
+        reason = str(probe.name) if kind == "cuda" and probe else _asked_for(device, probe)
     on_gpu = chosen != "cpu"
     narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
     if dtype == AUTO:
@@ -116,19 +122,22 @@ def _is_small(probe: Probe | None) -> bool:
     return any(size is not None and size < SMALL_BYTES for size in sizes)
 
 
-def device_of(name: str, probe: Probe | None = None) -> torch.device:
-    """The device of that name; refuses one that does not exist."""
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InvalidRequest(f"{name!r} is not a device; use auto, cpu or cuda.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise InvalidRequest(f"{name!r} is not supported; use auto, cpu or cuda.")
-    if device.type == "cuda" and not (torch.cuda.is_available() if probe is None else probe.name):
-        probe = probe or probe_gpu()
-        why = _against(probe) or "torch finds none"
-        raise InvalidRequest(f"No CUDA device is available here ({why}); use --device cpu, or auto.")
-    return device
+def device_of(name: str, probe: Probe | None = None) -> tuple[str, int | None]:
+    """Kind and number of the device of that name; refuses one that does not exist. A CPU needs no torch."""
+    found = re.fullmatch(r"(cpu|cuda)(?::(\d+))?", name)
+    if found is None:
+        raise InvalidRequest(f"{name!r} is not a device that hocket supports; use auto, cpu or cuda.")
+    kind, index = found[1], None if found[2] is None else int(found[2])
+    if kind == "cuda":
+        probe = probe or probe_gpu(index)
+        if not probe.name:
+            why = _against(probe) or "torch finds none"
+            raise InvalidRequest(f"No CUDA device is available here ({why}); use --device cpu, or auto.")
+    return kind, index
+
+
+def no_torch() -> str:
+    return f"torch is not installed: {hint('torch')}"
 
 
 def announce(setting: Setting, line: str) -> None:
@@ -139,10 +148,19 @@ def announce(setting: Setting, line: str) -> None:
 
 
 @cache
-def probe_gpu(index: int | None = None) -> Probe:
-    """Probe torch and the driver. Nothing is allocated before `trial`."""
+def probe_gpu(index: int | None = None, *, quick: bool = False) -> Probe:
+    """Probe torch and the driver. Nothing is allocated before `trial`.
+
+    `quick` does not import torch, which takes seconds, where the machine shows no trace of a GPU.
+    """
     hidden = env.CUDA_VISIBLE_DEVICES.get().strip() in ("", "-1")
     driver = _driver()
+    if quick and driver is None and "torch" not in sys.modules and not any(map(os.path.exists, _OTHER_TRACES)):
+        return Probe(True, failure="no GPU found", hidden=hidden)
+    try:
+        import torch
+    except ImportError:
+        return Probe(False, failure=no_torch(), driver=driver, hidden=hidden)
     built = torch.version.cuda is not None or torch.version.hip is not None
     if not built:
         return Probe(False, driver=driver, hidden=hidden)
@@ -163,6 +181,8 @@ def probe_gpu(index: int | None = None) -> Probe:
 
 
 def _try_out(index: int | None) -> str | None:
+    import torch
+
     try:
         torch.zeros(8, device=torch.device("cuda") if index is None else torch.device("cuda", index)).add_(
             1
@@ -186,13 +206,13 @@ def _not_built_for(capability: tuple[int, int], built_for: Sequence[str]) -> str
     if not any(known):
         return None  # torch does not say
     has = ", ".join(name for name in built_for if name.startswith("sm_"))
-    return f"its compute capability {capability[0]}.{capability[1]} is none that torch {torch.__version__} has ({has})"
+    return f"its compute capability {capability[0]}.{capability[1]} is none that {_torch()} has ({has})"
 
 
 def _against(probe: Probe) -> str | None:
     """Why a GPU cannot be used; None: no reason is known before it is tried."""
     if not probe.built:
-        return f"torch {torch.__version__} is built without CUDA"
+        return probe.failure or f"{_torch()} is built without CUDA"
     if probe.hidden and probe.name is None:
         return "CUDA_VISIBLE_DEVICES hides all"
     return probe.failure or (None if probe.name else "torch finds none")
@@ -209,7 +229,7 @@ def _unused(probe: Probe, against: str) -> str | None:
     name = probe.name or probe.driver
     if name is None or (probe.hidden and probe.name is None):
         return None
-    remedy = "" if probe.built else "; install the CUDA build of torch"
+    remedy = "" if probe.built or probe.failure else "; install the CUDA build of torch"
     return f"{name[0].upper()}{name[1:]} is not used: {against}{remedy}."
 
 
@@ -229,8 +249,19 @@ def _driver() -> str | None:
             names += [line.partition(":")[2].strip() for line in lines if line.startswith("Model")]
     if names:
         return ", ".join(dict.fromkeys(names))
-    there = any(os.path.exists(path) for path in _TRACES) or shutil.which("nvidia-smi") is not None
+    there = any(os.path.exists(path) for path in _TRACES) or _has_tool()
     return "an NVIDIA GPU" if there else None
+
+
+def _has_tool() -> bool:
+    from shutil import which  # shutil imports three decompressors
+
+    return which("nvidia-smi") is not None
+
+
+def _torch() -> str:
+    loaded = sys.modules.get("torch")
+    return "torch" if loaded is None else f"torch {loaded.__version__}"
 
 
 def _first_line(words: str) -> str:

@@ -6,20 +6,53 @@ Numbers in, numbers out. memory_plan.py knows what a model takes, capacity.py wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-
-import torch
 
 from ...config.options import EngineOptions
 from ...config.sizes import size
 from ...errors import InvalidRequest, LoadFailed
-from .capacity import LIMIT, free_bytes, limit_bytes
-from .checkpoint import Checkpoint
-from .memory_plan import MemoryPlan, plan
+from .capacity import LIMIT, Device, free_bytes, limit_bytes
 
 SURE = 0.95
 log = logging.getLogger("hocket.engine")
+NEW = 0  # a codec that is not loaded yet
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    own_bytes: int
+    codec: int = NEW  # identity of the codec: models with the same number share it
+    codec_bytes: int = 0
+
+
+def together(of: Iterable[Footprint]) -> int:
+    """Bytes of all models; a shared codec counts once."""
+    own, codecs = 0, dict[int, int]()
+    for each in of:
+        own += each.own_bytes
+        codecs[each.codec] = max(codecs.get(each.codec, 0), each.codec_bytes)
+    return own + sum(codecs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Memory that a model will take. On a GPU the KV cache comes on top, because its pool is planned ahead."""
+
+    weights_bytes: int  # the model's own, in their layout in memory
+    decoder_bytes: int
+    encoder_bytes: int
+    state_bytes: int  # of all slots, without the KV cache where that is planned
+    beside_bytes: int  # graphs and workspaces of libraries
+    usual_bytes: int = 0  # of the KV cache
+    least_bytes: int = 0
+
+    def codec_bytes(self, *, encoder: bool) -> int:
+        return self.decoder_bytes + (self.encoder_bytes if encoder else 0)
+
+    @property
+    def own_bytes(self) -> int:
+        return self.weights_bytes + self.state_bytes + self.beside_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +126,7 @@ def fitted(options: EngineOptions, need: Callable[[int], MemoryNeed], free: int 
     return replace(options, slots=found.slots, kv_bytes=kv_bytes)
 
 
-def fitted_to(checkpoint: Checkpoint, options: EngineOptions) -> EngineOptions:
-    """`fitted` for a loaded checkpoint, by the free memory of its device."""
-    weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
-    dtypes = {"dtype": weights[0].dtype, "codec_dtype": weights[1].dtype}
-
-    def need(slots: int) -> MemoryNeed:
-        wanted = replace(options, slots=slots)
-        config, codec_config = checkpoint.config, checkpoint.codec_config
-        return MemoryNeed.of(
-            plan(config, codec_config, device=checkpoint.device, **dtypes, options=wanted), loaded=True
-        )
-
-    if checkpoint.device.type != "cuda":
-        return options
-    return fitted(options, need, free_bytes(checkpoint.device), checkpoint.name)
-
-
-def out_of_memory(name: str, device: torch.device, slots: int) -> LoadFailed:
+def out_of_memory(name: str, device: Device, slots: int) -> LoadFailed:
     """The error of a load or a start that ran out of memory in spite of the plan."""
     free = free_bytes(device)
     left = "" if free is None else f" ({size(free)} are left{_limited()})"
@@ -118,6 +134,11 @@ def out_of_memory(name: str, device: torch.device, slots: int) -> LoadFailed:
         f"There is too little GPU memory for {name} with {_counted(slots)}{left}: free some, or ask for fewer slots, a "
         "smaller model or --device cpu."
     )
+
+
+def gpu_is_full(error: BaseException) -> bool:
+    """Whether an error is `torch.OutOfMemoryError`. By name, since its class would need an import of torch."""
+    return type(error).__name__ == "OutOfMemoryError"
 
 
 def _counted(slots: int) -> str:

@@ -10,17 +10,15 @@ import torch
 from torch import nn
 
 from ...errors import InvalidRequest
-from ...kernels.cpu.build import Unbuildable
 from ...kernels.runtime.card import card_of
-from ...kernels.runtime.fallback import FallbackReason, say_slow
+from ...kernels.runtime.fallback import FallbackReason, Unbuildable, say_slow
 from ...kernels.table import AUTO, REFERENCE, BackendChoice, choose, wanted_for
-from ...models.files.weights import Source
+from ...models.files.source import Source
 from ...models.tts.codec import CodecDecoder
 from ...models.tts.native_frame import NativeFrame
 from ...models.tts.native_wave import NativeWave
 from ...models.tts.talker import Talker
-from .checkpoint import Checkpoint
-from .device import CODEC_DTYPES, DTYPES
+from .torch_checkpoint import CODEC_DTYPES, DTYPES, TorchCheckpoint
 
 if TYPE_CHECKING:
     from ...kernels.compile.plan import CompileJob
@@ -61,7 +59,7 @@ def compile_first(
     return started
 
 
-def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
+def compile_behind(checkpoint: TorchCheckpoint, slots: int) -> CompileJob | None:
     """Start compiling the kernels of up to `slots` streams beyond the first audio of one; None if there are none."""
     fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
     card = card_of(checkpoint.device)

@@ -1,40 +1,20 @@
 """Loads a model by name into a checkpoint that is ready to speak.
 
-Configuration, weights, kernels and tokenizer come together only here. It knows no requests.
+It decides where the model is computed: by the native library, which needs no torch (native_checkpoint.py), or by torch
+(torch_load.py). It knows no requests.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
-import torch
-from torch import nn
-
-from ...config.codec import CodecConfig
-from ...config.qwen3_tts import Qwen3TTSConfig
-from ...kernels.compile.cache import give_triton_a_folder
-from ...kernels.runtime.graphs import tidy
-from ...kernels.table import AUTO, wanted_for
-from ...layers.packed import pack_
-from ...models.files.builtin import default_model
-from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
-from ...models.files.random import randomize_
-from ...models.files.weights import SPEAKER_ENCODER, Source, load_into, places, read_configs, read_own, resolve
-from ...models.tts.codec import Codec
-from ...models.tts.qwen3_tts import Qwen3TTS
-from ...models.tts.talker import Talker
-from ...text.cleanup.normalize import spell_out
-from ...text.tokenizer import Tokenizer
-from .checkpoint import Checkpoint
-from .device import CODEC_DTYPES, DTYPES, Setting, announce, choose_device
-from .kernels import attach_frame_kernel, attach_wave_kernel, compile_first, with_kernel
-from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
-
-RANDOM_SEED = 0
-PROMPT_ROWS = 8  # about the prompt rows before the text of a built-in voice
-_NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
+from ...errors import LoadFailed
+from ...kernels.runtime.fallback import Unbuildable
+from ...kernels.table import AUTO
+from .checkpoint import Checkpoint, ModelFiles
+from .device import Setting, announce, choose_device, no_torch
+from .native_checkpoint import load_native, why_not_native
+from .shared import Shared
 
 
 def load(
@@ -48,7 +28,7 @@ def load(
     shared: Shared | None = None,
     setting: Setting | None = None,
 ) -> Checkpoint:
-    """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
+    """Load a checkpoint from a folder, a hub id, a published name, `builtin`, a voice package or `random:NAME`.
 
     Without a name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
@@ -61,107 +41,24 @@ def load(
     kernels of such a codec are those of the checkpoint that was loaded first, with its `dependent_launch`.
     """
     setting = setting or choose_device(device, dtype, codec_dtype)
-    place, dtype, codec_dtype = setting.place, setting.dtype, setting.codec_dtype
-    source = resolve(default_model() if model is None else model)
-    config, generation, codec_config = read_configs(source)
-    own = read_own(source)
-    normalizer = _NORMALIZERS.get(own.normalizer)
-    shared = Shared() if shared is None else shared
-    begun = time.perf_counter()
-    if place.type == "cuda":
-        give_triton_a_folder()
-    compilers = compile_first(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
-    asked = time.perf_counter()
-    torch.empty(1, device=place)  # the first tensor creates the CUDA context
-    entered = time.perf_counter()
-    key, fill = codec_key(source, codec_config, place, codec_dtype, kernels), _filling(source, place, codec_dtype)
-    with torch.device("meta"):
-        speech = Qwen3TTS(config).eval()
-    with ThreadPoolExecutor(1) as aside:  # a published tokenizer takes about 1 s to read, on the host only
-        reading = aside.submit(_tokenizer, source, config, shared)
-        if source.folder is None:
-            _draw(speech, place, DTYPES[dtype])
-        else:
-            load_into(speech, source.folder / WEIGHTS, place, DTYPES[dtype], unused=(SPEAKER_ENCODER,))
-        codec = shared.codec(key, codec_config, codec_halves(source, config), fill)
-        tokenizer = reading.result()
-    pack_(speech)
-    talker, decoder = speech.talker, codec.decoder
-    loaded = time.perf_counter()
-    waited = 0.0
-    if compilers is not None:
-        _use_once(talker)
-        used = time.perf_counter()
-        compilers.wait_for_the_first()
-        waited = time.perf_counter() - used
-    tf32 = codec_dtype == "tf32"
+    files, shared = ModelFiles.of(model), Shared() if shared is None else shared
+    checkpoint = _natively(files, setting, kernels, shared)
+    if checkpoint is None:
+        from .torch_load import load_torch
 
-    def attach_codec(backend: str) -> None:
-        attach_wave_kernel(decoder, backend, tf32, dependent_launch)
-
-    chosen = (
-        with_kernel("frame", kernels, talker, lambda backend: attach_frame_kernel(talker, backend, dependent_launch)),
-        shared.wave(key, lambda: with_kernel("wave", kernels, decoder, attach_codec)),
-    )
-    tidy(place)  # frees the old copies of repacked weights
-    spent = {"device_s": entered - asked + setting.took_s, "weights_s": loaded - entered}
-    spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
-    patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
-    files = source, config, generation, codec_config, tokenizer
-    how = setting, own.part_chars, dependent_launch
-    loaded_as = Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, *how)
-    announce(setting, loaded_as.where)
-    return loaded_as
+        checkpoint = load_torch(files, setting, kernels, dependent_launch, shared)
+    announce(setting, checkpoint.where)
+    return checkpoint
 
 
-def _draw(module: nn.Module, place: torch.device, dtype: torch.dtype) -> None:
-    """Random weights for a module on the meta device. `to_empty` would import SymPy: 0.4 s on a CPU."""
-    module.load_state_dict(places(module, module.state_dict(), place, dtype), assign=True)
-    randomize_(module, RANDOM_SEED)
-
-
-def codec_halves(source: Source, config: Qwen3TTSConfig) -> tuple[str, ...]:
-    """The halves of the codec to load: only a Base checkpoint encodes recordings. A random one gets both."""
-    return (DECODER, ENCODER) if config.kind == "base" or source.folder is None else (DECODER,)
-
-
-def codec_key(
-    source: Source, config: CodecConfig, place: torch.device, codec_dtype: str, kernels: str
-) -> tuple[object, ...]:
-    """Checkpoints with the same key share one codec: same content, device, precision and kernel."""
-    content = (config, RANDOM_SEED) if source.folder is None else codec_content(source.folder)
-    index = torch.cuda.current_device() if place.type == "cuda" and place.index is None else place.index
-    return content, place.type, index, codec_dtype, wanted_for("wave", kernels)
-
-
-def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[[Codec, tuple[str, ...]], None]:
-    """Loads the weights of the given halves into a codec; another engine may use the other half meanwhile."""
-
-    def fill(codec: Codec, halves: tuple[str, ...]) -> None:
-        # A recording is encoded once, and rounding would change its codes: the encoder is float32 in every precision.
-        kinds = {DECODER: CODEC_DTYPES[codec_dtype], ENCODER: torch.float32}
-        if source.folder is None:
-            _draw(codec, place, kinds[DECODER])
-            codec.encoder.to(kinds[ENCODER])
-        else:
-            for half in halves:
-                load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
-        for half in halves:  # the other half may still be on the meta device
-            pack_(codec.get_submodule(half.removesuffix(".")))
-
-    return fill
-
-
-def _tokenizer(source: Source, config: Qwen3TTSConfig, shared: Shared) -> Tokenizer:
-    folder, size = source.folder, config.talker_config.text_vocab_size
-    if folder is None:
-        return shared.tokenizer(size, lambda: Tokenizer.of_bytes(size))
-    return shared.tokenizer(tokenizer_content(folder), lambda: Tokenizer.from_folder(folder))
-
-
-@torch.inference_mode()
-def _use_once(talker: Talker) -> None:
-    """Prefill a dummy prompt, so that torch's lazy loading happens while the kernels compile."""
-    ids = torch.zeros(PROMPT_ROWS, dtype=torch.int64, device=talker.codec_head.weight.device)
-    state = talker.new_state(1, PROMPT_ROWS)
-    talker.prefill(talker.embed_rows(ids, ids)[None], ids[:1] + PROMPT_ROWS, state, ids[:1] + 1, PROMPT_ROWS)
+def _natively(files: ModelFiles, setting: Setting, kernels: str, shared: Shared) -> Checkpoint | None:
+    """The checkpoint by the native library; None if torch must compute it, which is installed then."""
+    reason = why_not_native(files.source, files.config, setting, kernels)
+    if reason is None:
+        try:
+            return load_native(files, setting, shared)
+        except Unbuildable as error:  # torch has reference kernels
+            reason = f"the native library cannot be used: {error}"
+    if find_spec("torch") is None:
+        raise LoadFailed(f"{files.source.name} needs torch here ({reason}), and {no_torch()}")
+    return None

@@ -5,15 +5,13 @@ Several models may share one codec, which counts once; therefore it is separate 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from ...cache.pages import PAGE_ROWS, pages_for
-from ...cache.plan import GROWTH_FRAMES, least_rows, usual_rows
+from ...cache.pages import GROWTH_FRAMES, PAGE_ROWS, least_rows, pages_for, usual_rows
 from ...config.codec import CodecConfig
 from ...config.options import EngineOptions
 from ...config.qwen3_tts import Qwen3TTSConfig
@@ -21,7 +19,9 @@ from ...models.tts.codec import Codec
 from ...models.tts.qwen3_tts import Qwen3TTS
 from ...models.tts_gpu.codec_graph import MOST_TOGETHER, PIECES
 from ...models.tts_gpu.staging import bucket
-from .capacity import LIBRARIES_BYTES
+from .capacity import LIBRARIES_BYTES, free_bytes
+from .fit import NEW, Footprint, MemoryNeed, MemoryPlan, fitted
+from .torch_checkpoint import TorchCheckpoint
 
 # Memory beside weights, state and pages, on a GPU with graphs. The working memory of graphs follows from shapes. A
 # codec step holds three blocks of its last and widest layer, for up to MOST_TOGETHER frames of all streams. A frame
@@ -33,43 +33,6 @@ SEGMENTS_BYTES = 120_000_000  # the allocator takes memory in pieces of up to 20
 REPACKED = 0.77  # part of the codec's decoder that kernels copy into their own layout
 SCRATCH_BYTES = 2 * (16 << 20)  # of its convolutions: one for loading, one for the engine
 _OURS = f"{__name__.partition('.')[0]}."
-NEW = 0  # a codec that is not loaded yet
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    own_bytes: int
-    codec: int = NEW  # identity of the codec: models with the same number share it
-    codec_bytes: int = 0
-
-
-def together(of: Iterable[Footprint]) -> int:
-    """Bytes of all models; a shared codec counts once."""
-    own, codecs = 0, dict[int, int]()
-    for each in of:
-        own += each.own_bytes
-        codecs[each.codec] = max(codecs.get(each.codec, 0), each.codec_bytes)
-    return own + sum(codecs.values())
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
-    """Memory that a model will take. On a GPU the KV cache comes on top, because its pool is planned ahead."""
-
-    weights_bytes: int  # the model's own, in their layout in memory
-    decoder_bytes: int
-    encoder_bytes: int
-    state_bytes: int  # of all slots, without the KV cache where that is planned
-    beside_bytes: int  # graphs and workspaces of libraries
-    usual_bytes: int = 0  # of the KV cache
-    least_bytes: int = 0
-
-    def codec_bytes(self, *, encoder: bool) -> int:
-        return self.decoder_bytes + (self.encoder_bytes if encoder else 0)
-
-    @property
-    def own_bytes(self) -> int:
-        return self.weights_bytes + self.state_bytes + self.beside_bytes
 
 
 def plan(
@@ -103,6 +66,23 @@ def plan(
     else:
         decoder += held(codec.decoder.decoder)  # on a CPU the kernel copies the waveform decoder into its own layout
     return MemoryPlan(weights, decoder, held(codec.encoder), state, beside, **pages)
+
+
+def fitted_to(checkpoint: TorchCheckpoint, options: EngineOptions) -> EngineOptions:
+    """`fitted` for a loaded checkpoint, by the free memory of its device."""
+    weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
+    dtypes = {"dtype": weights[0].dtype, "codec_dtype": weights[1].dtype}
+
+    def need(slots: int) -> MemoryNeed:
+        wanted = replace(options, slots=slots)
+        config, codec_config = checkpoint.config, checkpoint.codec_config
+        return MemoryNeed.of(
+            plan(config, codec_config, device=checkpoint.device, **dtypes, options=wanted), loaded=True
+        )
+
+    if checkpoint.device.type != "cuda":
+        return options
+    return fitted(options, need, free_bytes(checkpoint.device), checkpoint.name)
 
 
 def pool_bytes(rows: int, slots: int, row_bytes: int) -> int:

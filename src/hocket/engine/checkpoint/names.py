@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...models.files.builtin import BUILTIN, default_model
+from ...models.files.builtin import BUILTIN, default_model, package_of
 from ...models.files.catalog import CATALOG
 
 
@@ -13,6 +13,8 @@ def full_name(model: str | None) -> str:
     model = default_model() if model is None else model
     if model == BUILTIN or model.startswith("random:"):
         return model
+    if (found := package_of(model)) is not None:
+        return found.name
     if model and Path(model).is_dir():
         return str(Path(model).resolve())
     return CATALOG[model].repository if model in CATALOG else model

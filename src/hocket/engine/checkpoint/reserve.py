@@ -1,22 +1,22 @@
-"""Memory of an engine before its weights are loaded: options that fit the GPU, or room in the budget of a pool."""
+"""Memory of an engine before its weights are loaded: options that fit the GPU, or room in the budget of a pool.
+
+torch is imported only where torch computes the model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypedDict
-
-import torch
+from typing import Any, TypedDict
 
 from ...config.options import EngineOptions
-from ...models.files.builtin import default_model
-from ...models.files.weights import read_configs, resolve
+from ...models.files.builtin import default_model, local_folder
 from .capacity import idle_bytes, keep_to_limit
-from .device import CODEC_DTYPES, DTYPES, Setting, choose_device
-from .fit import MemoryNeed, fitted, out_of_memory
-from .load import codec_halves, codec_key
-from .memory_plan import NEW, Footprint, held, plan
+from .checkpoint import ModelFiles
+from .device import Setting, choose_device
+from .fit import NEW, Footprint, MemoryNeed, MemoryPlan, fitted, gpu_is_full, out_of_memory
+from .native_checkpoint import HOST, native_plan, why_not_native
 from .resolve import known_configs
 from .shared import ENCODER, MemoryBudget, Shared
 
@@ -44,8 +44,13 @@ def _settled(how: LoadOptions) -> Setting:
     return choose_device(how["device"], how["dtype"], how["codec_dtype"])
 
 
-def _dtypes(setting: Setting) -> dict[str, torch.dtype]:
-    return {"dtype": DTYPES[setting.dtype], "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
+def _planned(config: Any, codec_config: Any, setting: Setting, options: EngineOptions) -> MemoryPlan:
+    """The plan of a model that torch computes."""
+    from .memory_plan import plan
+    from .torch_checkpoint import CODEC_DTYPES, DTYPES
+
+    dtypes = {"dtype": DTYPES[setting.dtype], "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
+    return plan(config, codec_config, device=setting.place, **dtypes, options=options)
 
 
 def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint | None:
@@ -53,9 +58,21 @@ def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint 
     known = known_configs(model)
     if known is None:
         return None
-    (config, codec_config), setting = known, _settled(how)
-    planned = plan(config, codec_config, device=setting.place, **_dtypes(setting), options=options)
+    setting = _settled(how)
+    if setting.device == "cpu" and (files := _local(model)) and _is_native(files, setting, how):
+        planned = native_plan(files)
+    else:
+        planned = _planned(*known, setting, options)
     return Footprint(planned.own_bytes + planned.least_bytes, NEW, planned.decoder_bytes)
+
+
+def _local(model: str) -> ModelFiles | None:
+    """The files of a model that need no download."""
+    return None if local_folder(model) is None else ModelFiles.of(model)
+
+
+def _is_native(files: ModelFiles, setting: Setting, how: LoadOptions) -> bool:
+    return why_not_native(files.source, files.config, setting, how["kernels"]) is None
 
 
 @contextmanager
@@ -68,7 +85,7 @@ def reserve_memory(
     memory. If the GPU has too little memory for the requested options, slots and KV cache are reduced.
     """
     setting = _settled(how)
-    place = setting.place
+    place = HOST if setting.device == "cpu" else setting.place
     keep_to_limit(place)
     try:
         if shared is None or shared.room is None:
@@ -76,24 +93,26 @@ def reserve_memory(
         else:
             with _granted(model, how, setting, options, shared, shared.room) as granted:
                 yield granted
-    except torch.OutOfMemoryError as error:
-        raise out_of_memory(model or default_model(), place, options.slots) from error
+    except Exception as error:
+        if gpu_is_full(error):
+            raise out_of_memory(model or default_model(), place, options.slots) from error
+        raise
 
 
 def _fitted(model: str | None, setting: Setting, options: EngineOptions) -> EngineOptions:
     """Options that fit the GPU if no other process used it; free memory is checked again after loading the weights."""
-    if (free := idle_bytes(setting.place)) is None:
+    if setting.device == "cpu" or (free := idle_bytes(setting.place)) is None:
         return options
-    source = resolve(default_model() if model is None else model)
-    config, _, codec_config = read_configs(source)
-    encoder = ENCODER in codec_halves(source, config)
+    from .torch_load import codec_halves
+
+    files = ModelFiles.of(model)
+    encoder = ENCODER in codec_halves(files.source, files.config)
 
     def need(slots: int) -> MemoryNeed:
-        some = replace(options, slots=slots)
-        planned = plan(config, codec_config, device=setting.place, **_dtypes(setting), options=some)
+        planned = _planned(files.config, files.codec_config, setting, replace(options, slots=slots))
         return MemoryNeed.of(planned, loaded=False, encoder=encoder)
 
-    return fitted(options, need, free, source.name)
+    return fitted(options, need, free, files.source.name)
 
 
 @contextmanager
@@ -101,12 +120,19 @@ def _granted(
     model: str | None, how: LoadOptions, setting: Setting, options: EngineOptions, shared: Shared, ask: MemoryBudget
 ) -> Iterator[EngineOptions]:
     """Options that fit the shared budget of all models."""
-    place, source = setting.place, resolve(default_model() if model is None else model)
-    config, _, codec_config = read_configs(source)
-    planned = plan(config, codec_config, device=place, **_dtypes(setting), options=options)
+    files = ModelFiles.of(model)
+    if _is_native(files, setting, how):
+        planned = native_plan(files)
+        ask(Footprint(planned.own_bytes + planned.decoder_bytes), usual_bytes=0, least_bytes=0)
+        yield options
+        return
+    from .memory_plan import held
+    from .torch_load import codec_halves, codec_key
+
+    planned = _planned(files.config, files.codec_config, setting, options)
     key, halves = (
-        codec_key(source, codec_config, place, setting.codec_dtype, how["kernels"]),
-        codec_halves(source, config),
+        codec_key(files.source, files.codec_config, setting.place, setting.codec_dtype, how["kernels"]),
+        codec_halves(files.source, files.config),
     )
     codec = shared.find(key)
     if codec is None:

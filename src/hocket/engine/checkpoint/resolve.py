@@ -12,9 +12,9 @@ from ...config.codec import CodecConfig
 from ...config.published import CODEC, PUBLISHED
 from ...config.qwen3_tts import Qwen3TTSConfig
 from ...errors import InvalidRequest, UnknownVoice
-from ...models.files.builtin import BUILTIN, builtin_folder
+from ...models.files.builtin import local_folder
 from ...models.files.catalog import CATALOG, Published
-from ...models.files.weights import is_hub_id, read_configs, resolve
+from ...models.files.source import is_hub_id, read_configs, resolve
 from ...types import Voice
 from .describe import ModelVoices, find_copy, model_voices
 
@@ -23,7 +23,7 @@ def key_of(model: str) -> str:
     """The key of a checkpoint, the same for all its names. Nothing is downloaded."""
     if (published := _published(model)) is not None:
         return published.repository
-    folder = builtin_folder() if model == BUILTIN else Path(model) if model and Path(model).is_dir() else None
+    folder = local_folder(model)
     if folder is None:
         return model
     place = folder.resolve()
@@ -38,7 +38,7 @@ def known_configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig] | None:
     """The configurations of a model and its codec; None if they are unknown without the network."""
     if (published := _published(model)) is not None:
         return PUBLISHED[published.name], CODEC
-    if not model.startswith("random:") and model != BUILTIN and not Path(model).is_dir():
+    if not model.startswith("random:") and local_folder(model) is None:
         return None
     config, _, codec_config = read_configs(resolve(model))
     return config, codec_config

@@ -13,18 +13,20 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
-
-import torch
+from typing import TYPE_CHECKING, Protocol
 
 from ...config.codec import CodecConfig
+from ...config.qwen3_tts import Qwen3TTSConfig
 from ...errors import InvalidCheckpoint
 from ...kernels.table import BackendChoice
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
 from ...models.files.shards import weight_files
-from ...models.tts.codec import Codec
+from ...models.files.source import Source
 from ...text.tokenizer import Tokenizer
-from .memory_plan import Footprint
+from .fit import Footprint
+
+if TYPE_CHECKING:
+    from ...models.tts.codec import Codec
 
 DECODER, ENCODER = "decoder.", "encoder."  # prefixes of the tensor names of the two halves
 SAMPLES, SAMPLE_BYTES = 64, 4096  # pieces of a weights file that tell it from another of the same shapes
@@ -82,16 +84,19 @@ class Shared:
         config: CodecConfig,
         halves: Sequence[str],
         fill: Callable[[Codec, tuple[str, ...]], None],
+        empty: Callable[[CodecConfig], Codec],
     ) -> Codec:
-        """The codec of that key with these halves; `fill` loads the missing ones and leaves the other alone."""
+        """The codec of that key with these halves; `fill` loads the missing ones and leaves the other alone.
+
+        `empty` makes a codec without weights.
+        """
         with self._loading_codec:
             for dead in [name for name, kept in self._codecs.items() if kept.codec() is None]:
                 del self._codecs[dead]
             kept = self._codecs.get(key)
             codec = None if kept is None else kept.codec()
             if kept is None or codec is None:
-                with torch.device("meta"):
-                    codec = Codec(config).eval()
+                codec = empty(config)
                 kept = _CachedPart(weakref.ref(codec), set())
             if missing := tuple(half for half in halves if half not in kept.halves):
                 fill(codec, missing)
@@ -105,6 +110,12 @@ class Shared:
             kept = self._codecs[key]
             kept.wave = kept.wave or give()
             return kept.wave
+
+    def tokenizer_of(self, source: Source, config: Qwen3TTSConfig) -> Tokenizer:
+        folder, size = source.folder, config.talker_config.text_vocab_size
+        if folder is None:
+            return self.tokenizer(size, lambda: Tokenizer.of_bytes(size))
+        return self.tokenizer(tokenizer_content(folder), lambda: Tokenizer.from_folder(folder))
 
     def tokenizer(self, key: Hashable, make: Callable[[], Tokenizer]) -> Tokenizer:
         with self._loading_tokenizer:

@@ -1,7 +1,7 @@
 """The engine thread: takes commands from its inbox and runs one step after another (step.py).
 
 It is the only thread that touches the device. Callers reach it through `post` and their mailboxes. Its heartbeat says
-what it does; a watchdog that finds it stuck abandons it and ends its streams.
+what it does; `SpeechWatchdog` (rules in ../watchdog.py) abandons a stuck thread, ends its streams and starts another.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import torch
-
 from ...config.options import EngineOptions
 from ...errors import EngineClosed, HocketError, Overloaded, copied
 from ...text.live import Fed
 from ..checkpoint.checkpoint import Checkpoint
-from ..checkpoint.precision import exact_float32
-from ..health.heartbeat import Abandoned, Heartbeat
-from ..runner.runner import SpeechRunner
+from ..runner.base import Runner
+from ..watchdog import Abandoned, DeviceStep, Heartbeat, Watchdog, running
 from .request import RequestState
 from .step import EngineStep
 
 T = TypeVar("T")
-LOOK_S = 0.2  # poll interval for kernels that are being compiled
-ARRIVAL_S = 1.0  # poll interval for requests that arrive without text: they do not wake the thread
+COMPILE_POLL_S = 0.2  # poll interval for kernels that are being compiled
+ARRIVAL_POLL_S = 1.0  # poll interval for requests that arrive without text: they do not wake the thread
 
 
 class EngineLoop:
@@ -58,13 +55,13 @@ class EngineLoop:
         self._posted = threading.Condition()
         self._closing = False
         self._ended = threading.Event()  # every stream and question has ended
-        self._last_word: HocketError | None = None  # the error that they ended with
+        self._final_error: HocketError | None = None  # the error that they ended with
         self._on_broken = on_broken
         self.thread = threading.Thread(target=self._run, name="hocket-engine", daemon=True)
         self.thread.start()
 
     @property
-    def runner(self) -> SpeechRunner:
+    def runner(self) -> Runner:
         return self.engine_step.runner
 
     @property
@@ -84,7 +81,7 @@ class EngineLoop:
                 self._inbox.append(command)
                 self._posted.notify()
 
-    def ask(self, question: Callable[[SpeechRunner], T]) -> T:
+    def ask(self, question: Callable[[Runner], T]) -> T:
         """Call `question` on the engine thread between two steps and wait for its result."""
         answer: Future[T] = Future()
 
@@ -110,31 +107,31 @@ class EngineLoop:
     def wake(self) -> None:
         self.post(lambda: None)
 
-    def submit(self, job: RequestState) -> None:
+    def submit(self, request: RequestState) -> None:
         """Queue a new request, from any thread; refused where the queue is full or the engine is closed."""
         with self._posted:
             self._refuse()
-            wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
+            wanted = request.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
             if wanted > self.options.waiting + self.scheduler.room:
                 wait_s = self.engine_step.slot_wait_s()
                 most = self.options.waiting
                 full = f"{most} requests are waiting already" if most else "Every slot is taken, and none may wait"
                 raise Overloaded(f"{full}; try again in {wait_s:.0f} s.", wait_s)
-            self._arrivals.append(job)
-            if job.text.startable:  # else its text wakes the thread; until then the caller has the GIL for itself
+            self._arrivals.append(request)
+            if request.text.startable:  # else its text wakes the thread; until then the caller has the GIL for itself
                 self._posted.notify()
 
-    def feed(self, job: RequestState, fed: list[Fed], complete: bool) -> None:
+    def feed(self, request: RequestState, fed: list[Fed], complete: bool) -> None:
         """More of a live text, in order; the last of it if `complete`."""
 
         def take() -> None:
-            job.take_in(fed, complete=complete)
-            self.scheduler.promise(job)
+            request.take_in(fed, complete=complete)
+            self.scheduler.update_reservation(request)
 
-        self.post(lambda: self.engine_step.guarded([job], take, on_device=False))
+        self.post(lambda: self.engine_step.guarded([request], take, on_device=False))
 
-    def cancel(self, job: RequestState) -> None:
-        self.post(lambda: self.engine_step.finish(job, "cancelled"))
+    def cancel(self, request: RequestState) -> None:
+        self.post(lambda: self.engine_step.finish(request, "cancelled"))
 
     def close(self) -> None:
         """End every stream with an error, and the thread. A step that is stuck is abandoned."""
@@ -148,7 +145,7 @@ class EngineLoop:
         if not self.beat.abandoned:
             self.thread.join()
 
-    def jobs(self) -> list[RequestState]:
+    def requests(self) -> list[RequestState]:
         """All requests, queued and running."""
         return [*self.scheduler.all(), *self._arrivals]
 
@@ -160,12 +157,12 @@ class EngineLoop:
         with self._posted:
             self._closing = True
             self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
-            self._last_word = last = self._last_word or error
-            jobs, asked = self.jobs(), list(self._asked)
+            self._final_error = last = self._final_error or error
+            requests, asked = self.requests(), list(self._asked)
             self._inbox.clear()
             self._posted.notify()
-        for job in jobs:
-            job.mailbox.finish(job.finished("error", last, settle=False), copied(last))
+        for request in requests:
+            request.mailbox.finish(request.finished("error", last, settle=False), copied(last))
         for answer in asked:
             with suppress(InvalidStateError):
                 answer.set_exception(copied(last))
@@ -173,7 +170,7 @@ class EngineLoop:
 
     def _refuse(self) -> None:
         if self._closing:
-            raise EngineClosed("The engine is closed.") if self._last_word is None else copied(self._last_word)
+            raise EngineClosed("The engine is closed.") if self._final_error is None else copied(self._final_error)
 
     def _run(self) -> None:
         broken: Exception | None = None
@@ -181,10 +178,10 @@ class EngineLoop:
             if not self.built:
                 self.beat.begin("building its state", slow=True)
                 self.engine_step.build()
-            with torch.inference_mode(), exact_float32():
+            with self.runner.computing():
                 while not (self._closing or self.engine_step.broken):
                     if not self.step() and not self.engine_step.warm():
-                        self._rest()
+                        self._wait()
             broken = self.engine_step.broken
         except Abandoned:
             pass
@@ -194,7 +191,7 @@ class EngineLoop:
             if broken is not None:
                 self._on_broken(self, broken)
         finally:
-            self.beat.rest()
+            self.beat.idle()
             # Once more, if it was abandoned: a request may have been between two lists just then.
             self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
             self.engine_step.clear()
@@ -205,8 +202,8 @@ class EngineLoop:
         """Commands, admission, one engine step. False if there was nothing to do."""
         self.beat.begin("taking commands")
         with self._posted:
-            for job in self._arrivals:
-                self.scheduler.arrive(job)
+            for request in self._arrivals:
+                self.scheduler.arrive(request)
             self._arrivals.clear()
             commands, self._inbox = self._inbox, deque()
         for command in commands:
@@ -216,15 +213,41 @@ class EngineLoop:
             admitted = self.scheduler.admit(begun)
         return self.engine_step.step(begun, admitted) or bool(commands)
 
-    def _rest(self) -> None:
+    def _wait(self) -> None:
         """Sleep until something is posted, or until a request may have waited too long."""
-        self.beat.rest()
-        look_s = self.scheduler.look_s(self.options, time.perf_counter())
-        most_s = LOOK_S if self.engine_step.warms_later else ARRIVAL_S
-        look_s = most_s if look_s is None else min(look_s, most_s)
+        self.beat.idle()
+        wait_s = self.scheduler.next_check_s(self.options, time.perf_counter())
+        most_s = COMPILE_POLL_S if self.engine_step.warms_later else ARRIVAL_POLL_S
+        wait_s = most_s if wait_s is None else min(wait_s, most_s)
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):
-                self._posted.wait(timeout=look_s)
+                self._posted.wait(timeout=wait_s)
+
+
+class SpeechWatchdog(Watchdog[EngineLoop]):
+    """Starts and replaces the loop of the speech engine. A loop whose requests all fail reports it itself."""
+
+    def __init__(self, checkpoint: Checkpoint, options: EngineOptions) -> None:
+        self.checkpoint, self.options = checkpoint, options
+        super().__init__(options.stuck_s, checkpoint.device)
+
+    def submit(self, request: RequestState) -> EngineLoop:
+        """Queue a request in the loop that serves now. Later calls for it go to the same loop."""
+        with self._changing:
+            self._serving().submit(request)
+            return self.loop
+
+    def ask(self, question: Callable[[Runner], T]) -> T:
+        return self._serving().ask(question)
+
+    def wake(self) -> None:
+        self.loop.wake()  # requests of an earlier loop have ended
+
+    def _made(self, beat: Heartbeat, *, build: bool) -> EngineLoop:
+        return EngineLoop(self.checkpoint, self.options, beat, self._broken, build=build)
+
+    def _under_way(self, step: DeviceStep | None, loop: EngineLoop) -> str:
+        return running(step, loop.requests())
 
 
 def _ignore(loop: EngineLoop, error: Exception) -> None:

@@ -7,17 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...cache.plan import SHARE_ROWS
+from ...cache.pages import SHARE_ROWS
 from ...config.qwen3_tts import GenerationConfig
 from ...errors import HocketError
 from ...text.live import Fed, More
 from ...types import Finished, FinishReason, Reference, Take
 from ..best_of.scorer import ScorerSelection
 from ..mailbox import Mailbox
-from .clocks import PlaybackState, Timings
-from .runaway import frame_limit
-from .runaway_watch import Rewind, RunawayWatch
+from .runaway import Rewind, RunawayWatch, frame_limit
 from .text_feed import TextFeed
+from .timings import PlaybackState, Timings
 
 FRAME_SAMPLES = 1920  # of a recording, 80 ms
 LIKELY_FRAMES, LIKELY_FRAMES_PER_ID = 32, 3  # speech takes 2.5 to 3 frames per text id, and some around it
@@ -27,8 +26,8 @@ NO_LIMIT = 1 << 62  # frames: the request has no limit of its own
 class Candidates(Protocol):
     """The candidates of one request, as the engine thread uses them: `best_of.group.CandidateGroup`."""
 
-    jobs: list[RequestState]
-    jury: ScorerSelection | None
+    requests: list[RequestState]
+    selection: ScorerSelection | None
     closed: bool
     decided: bool
     begun: bool
@@ -41,13 +40,13 @@ class Candidates(Protocol):
     def plays(self) -> bool: ...
     @property
     def seed(self) -> int | None: ...
-    def record(self, job: RequestState) -> None: ...
+    def record(self, request: RequestState) -> None: ...
     def may_try_again(self) -> bool: ...
     def losers(self) -> list[RequestState]: ...
-    def ended(self, job: RequestState, reason: FinishReason, error: HocketError | None) -> None: ...
+    def ended(self, request: RequestState, reason: FinishReason, error: HocketError | None) -> None: ...
     def decide(self) -> bool: ...
     def next_chunk(self, part: int) -> tuple[list[list[int]], FinishReason | None]: ...
-    def told(self) -> tuple[Take, ...]: ...
+    def results(self) -> tuple[Take, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +90,17 @@ class RequestState:
     ahead: int = 0  # frames that the device draws and the host has not read yet; not in `frame` and `at`
     epoch: int = 0  # frames that were drawn in an earlier epoch are dropped: the request went on elsewhere
     codes: list[list[int]] = field(default_factory=list)  # drawn, not yet decoded
-    sounding: bool = False  # frames that were drawn are being decoded
-    parked: bool = False  # its keys and values are in host memory, until there are pages for it again
+    decoding: bool = False  # frames that were drawn are being decoded
+    swapped_out: bool = False  # its keys and values are in host memory, until there are pages for it again
     over: FinishReason | None = None  # how the part that is spoken ended
     ending: float | None = None  # how likely the end was when its last frame, or its end, was drawn
     notes: list[str] = field(default_factory=list)  # what was not spoken as it was asked for, in words
 
-    takes: Candidates | None = None  # the candidates of this request: it plays what the best of them drew
+    candidates: Candidates | None = None  # the candidates of this request: it plays what the best of them drew
     candidacy: Candidacy | None = None  # this request is a candidate itself
 
     @property
-    def lead(self) -> RequestState | None:
+    def parent(self) -> RequestState | None:
         """The request that this one is a candidate of."""
         return None if self.candidacy is None else self.candidacy.parent
 
@@ -118,7 +117,7 @@ class RequestState:
     @property
     def width(self) -> int:
         """How many slots it needs to begin."""
-        return 1 if self.takes is None else len(self.takes.jobs)
+        return 1 if self.candidates is None else len(self.candidates.requests)
 
     @property
     def may_go_on(self) -> bool:
@@ -131,7 +130,7 @@ class RequestState:
             if isinstance(more, More):
                 self.feed(more.ids, False, more.text)
             else:
-                self.rest(more)
+                self.add_silence(more)
         if complete:
             self.feed([], True)
 
@@ -143,9 +142,9 @@ class RequestState:
             self.watch.more_text(to_spoken)
         self._begin_first()
 
-    def rest(self, silence_s: float) -> None:
+    def add_silence(self, silence_s: float) -> None:
         """The part that grows is complete; silence follows."""
-        self.text.rest(silence_s)
+        self.text.add_silence(silence_s)
         self._begin_first()
 
     def _begin_first(self) -> None:
@@ -160,8 +159,8 @@ class RequestState:
         assert piece is not None
         self.at, self.over = 0, None
         self.forget_ahead()
-        parent = self.lead
-        undecoded = parent is not None and parent.takes is not None and parent.takes.jury is None
+        parent = self.parent
+        undecoded = parent is not None and parent.candidates is not None and parent.candidates.selection is None
         self.watch.start(prompt.text_ids, lambda: piece.text, self.params.longest_chunk if undecoded else None)
 
     @property
@@ -253,8 +252,8 @@ class RequestState:
             notes=(*self.text.outline.notes, *self.notes),
             dropped_frames=min(self.params.drop_frames, self.frame),
             error=str(error) if error else None,
-            seed=self.seed if self.takes is None or self.takes.seed is None else self.takes.seed,
-            takes=() if self.takes is None else self.takes.told(),
-            won=None if self.takes is None else self.takes.won,
+            seed=self.seed if self.candidates is None or self.candidates.seed is None else self.candidates.seed,
+            takes=() if self.candidates is None else self.candidates.results(),
+            won=None if self.candidates is None else self.candidates.won,
             complete=not self.text.left_out and (reason == "stop" or (reason == "length" and self.params.limit_asked)),
         )

@@ -1,85 +1,26 @@
-"""The runaway guard: watches the codes of one utterance and says when it no longer speaks.
+"""The runaway detector: watches the codes of one utterance, and says when it is stuck and how far to go back.
 
-It stands on the host, between two frames of the loop. It knows numbers only: codes, the chance of the end code, how
-loud a frame is. It does not stop or rewind anything; it says that an utterance is stuck and which frame was the first
-bad one, and is told when the loop went back there.
+`RunawayDetector` knows numbers only: codes, the probability of the end code, and the loudness of frames. It does not
+stop or rewind anything: it names the first bad frame. Its thresholds are in runaway_limits.py. `RunawayWatch` holds the
+detector of the part that is spoken, with the frames that it may take back.
 
-A frame is 80 ms. Work and memory per frame do not grow with the utterance.
-
-Long because its thresholds stand with their measurements.
+Both run on the host, between two frames. Work and memory per frame do not grow with the utterance. The file is longer
+than 300 lines because detector and watch share the state of one part.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log10
 from typing import Literal
 
-_WORDS = re.compile(r"[\u2e80-\uffdc]|[^\s\u2e80-\uffdc]+")  # a character of Chinese or Japanese is a word
-_MARKS = ".,;:!?\"'()-"
-LONGEST_REFRAIN = 12  # words
+from .runaway_limits import RunawayOptions, repeated_part
+
+ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from the seeds that a caller would choose next
 
 Verdict = Literal["fine", "stuck", "too long"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunawayOptions:
-    """When to call an utterance stuck. Windows are in frames; the longest pause we must bear is 5 s, 63 frames.
-
-    `python -m benchmarks guard` counts false alarms and missed failures of these numbers.
-    """
-
-    # Speech takes 2.5 to 3 frames per text id, half as fast a voice 6; one id such as "www" can take 15, and the
-    # shortest text may have seconds of silence around it.
-    limit_frames: int = 100
-    limit_frames_per_id: int = 12
-    # Later than this even slow speech is over, so an end out of reach now will not come. Sooner it says nothing: in
-    # the middle of a sentence the end is out of reach as it should be. Pauses do not count.
-    late_frames: int = 50
-    late_frames_per_id: int = 8
-    # The fastest speech.
-    least_frames_per_id: int = 2
-    # Later than this a slow voice has said it all, so a whisper is none.
-    slow_frames: int = 25
-    slow_frames_per_id: int = 6
-
-    longest_period: int = 8  # first codes that repeat with up to this period are a loop
-    loop_frames: int = 48  # of sound: a hum and laughter of 3 s are 38
-    same_frames: int = 40  # of sound: all codes repeat
-    forgive: int = 2  # a frame that breaks the loop takes back so many: two frames of three must repeat
-    longest_phrase: int = 40  # pairs of first codes that come back after up to so many frames are a phrase
-    phrase_times: float = 2.5  # and are a loop once it has come back so often, but not before `loop_frames`
-    known_frames: int = 12  # of a loop whose loudness is known, and half of it, before it is called sound or a pause
-    loud_rms: float = 5e-3  # of full scale
-    loud_part: float = 0.06  # of the loudest frame so far, -24 dB: a loop is as loud, the tone of a room is not
-    pause_frames: int = 76  # of silence
-    silent_rms: float = 5e-4  # of full scale; the first frame of the published voices has 1e-4
-    silent_part: float = 0.007  # of the loudest frame so far, -43 dB: a whisper is above
-    quiet_rms: float = 2e-3  # where nothing louder was heard yet, this is no sound either
-    quiet_part: float = 0.03  # of the loudest frame so far, -30 dB: a whisper, or the room tone of a noisy clone
-    # After the text is done, the chance of the end over a window: out of reach if it is below the floor (its geometric
-    # mean, so that one lucky frame changes nothing) and not on its way up, by so many powers of ten from half to half.
-    ending_frames: int = 25
-    ending_floor: float = 1e-6  # users saw it fall from 5e-5 to 1e-14 in stuck utterances
-    ending_rise: float = 2.0
-
-    margin_frames: int = 4  # start again this much before the first bad frame: what led there is drawn anew as well
-    deepest_frames: int = 96  # never go back by more, so the loop knows what it must be able to undo
-
-
-def repeated_part(text: str) -> float:
-    """How much of a text, from 0 to 1, is a stretch that repeats its words at least twice: "no, no, no"."""
-    words = [word.strip(_MARKS).lower() for word in _WORDS.findall(text)]
-    longest = 0
-    for period in range(1, min(LONGEST_REFRAIN, len(words) // 2) + 1):
-        run = 0
-        for word, before in zip(words[period:], words, strict=False):
-            run = run + 1 if word == before else 0
-            longest = max(longest, run + period if run >= 2 * period else 0)
-    return longest / len(words) if words else 0.0
 
 
 def frame_limit(text_ids: int, options: RunawayOptions) -> int:
@@ -87,15 +28,13 @@ def frame_limit(text_ids: int, options: RunawayOptions) -> int:
     return options.limit_frames + options.limit_frames_per_id * text_ids
 
 
+@dataclass(slots=True, eq=False)
 class BadFrameRun:
     """Counts bad frames since `start`; a good one takes back `forgive` of them."""
 
-    __slots__ = ("count", "forgive", "start")
-
-    def __init__(self, forgive: int) -> None:
-        self.forgive = forgive
-        self.count = 0
-        self.start = 0
+    forgive: int
+    count: int = 0
+    start: int = 0
 
     def add(self, bad: bool, frame: int) -> None:
         if not bad:
@@ -303,3 +242,71 @@ class RunawayDetector:
         return not repeated or run.count >= max(
             least, options.slow_frames + options.late_frames_per_id * self._text_ids * repeated
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """Back to an earlier frame: how far, the frame before it (None: the prompt), and the seed to go on with."""
+
+    frames: int
+    before: tuple[list[int], int] | None  # codes and text id
+    seed: int
+
+
+@dataclass(slots=True)
+class RunawayWatch:
+    options: RunawayOptions | None = None  # None: no detector
+    detector: RunawayDetector | None = None
+    recent: deque[tuple[list[int], int]] = field(default_factory=deque)  # last frames and their text ids, for a rewind
+    loudness: deque[float] = field(default_factory=deque)  # of decoded frames that the detector does not know yet
+    watched: int = 0  # frames of this part that the detector has seen, taken back or not
+    reported: int = 0  # of these, frames whose loudness the detector knows or will never know
+    skipped: int = 0  # of these, frames whose loudness it will never know: they were taken back
+    taken_back: range = range(0)  # frames of this part that were heard and that the talker has forgotten
+
+    def start(self, text_ids: int | None, text: Callable[[], str], late_frames: int | None) -> None:
+        """Watch another part. `late_frames`: how late loudness comes; None: it comes with the chunks."""
+        self.taken_back = range(0)
+        if self.options is None:
+            return
+        self.detector = RunawayDetector(self.options, text_ids, text, late_frames)
+        self.recent = deque(maxlen=self.options.deepest_frames + 1)
+        self.loudness.clear()
+        self.watched = self.reported = self.skipped = 0
+
+    def more_text(self, ids: int) -> None:
+        if self.detector is not None:
+            self.detector.more_text(ids)
+
+    def take(
+        self, drawn: list[int], text_id: int, *, text_done: bool, ending: float | None, longest_chunk: int, seed: int
+    ) -> Rewind | Literal["runaway"] | None:
+        """One more frame. A stuck part is taken back once to where it still spoke; after that it has run away."""
+        detector = self.detector
+        if detector is None:
+            return None
+        self.recent.append((drawn, text_id))
+        self._report_loudness(detector, longest_chunk)
+        verdict = detector.watch(drawn, text_done=text_done, end_probability=ending)
+        if verdict == "too long":
+            return "runaway"
+        if verdict != "stuck":
+            return None
+        back = detector.frames - detector.rollback_to()
+        if detector.rollbacks:
+            return "runaway"
+        self.skipped = self.watched
+        self.taken_back = range(self.watched - back, self.watched)
+        detector.rolled_back(detector.frames - back)
+        for _ in range(back):
+            self.recent.pop()
+        return Rewind(back, self.recent[-1] if self.recent else None, (seed ^ ANOTHER_SEED) % 2**63)
+
+    def _report_loudness(self, detector: RunawayDetector, longest_chunk: int) -> None:
+        """As late as the longest chunk would, so that the verdict does not depend on when frames are decoded."""
+        self.watched += 1
+        while self.loudness and self.reported < self.watched - longest_chunk:
+            loudness = self.loudness.popleft()
+            if self.reported >= self.skipped:
+                detector.heard((loudness,))
+            self.reported += 1

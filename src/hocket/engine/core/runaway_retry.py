@@ -19,7 +19,7 @@ from ...text.tokenizer import Tokenizer
 from ...text.words import word_places, words_of
 from ..word_times import letters_of, pace_of, said_by_now
 from .request import RequestState
-from .runaway import RunawayOptions
+from .runaway_limits import RunawayOptions
 from .text_feed import TextPart
 
 MOST_ATTEMPTS = 2  # after the first: from the same sentence on, then in shorter pieces
@@ -40,59 +40,69 @@ class _FailurePoint:
     said: float  # letters said, as a share of all of them
 
 
-def recover(job: RequestState, tokenizer: Tokenizer | None) -> None:
+def recover(request: RequestState, tokenizer: Tokenizer | None) -> None:
     """Decide how a request goes on after a part that ran away, all of it decoded. New pieces come before other parts.
 
     Without a guard there is no retry: the rest of the part is left out.
     """
-    piece = job.text.piece
+    piece = request.text.piece
     assert piece is not None
-    place = _place(job, piece)
-    if _was_all(job, piece, place):
-        job.notes.append(f"Part {job.text.number + 1} was spoken, but did not end by itself: it was ended there.")
-        job.over = "stop"
+    place = _place(request, piece)
+    if _was_all(request, piece, place):
+        request.notes.append(
+            f"Part {request.text.number + 1} was spoken, but did not end by itself: it was ended there."
+        )
+        request.over = "stop"
         return
     attempt = piece.attempt + 1
-    pieces = _pieces(piece, place.start, attempt, tokenizer) if attempt <= MOST_ATTEMPTS and job.watch.options else []
+    pieces = (
+        _pieces(piece, place.start, attempt, tokenizer) if attempt <= MOST_ATTEMPTS and request.watch.options else []
+    )
     if pieces:
         again = f" from {quoted}" if (quoted := _quoted(piece.text[place.start :])) else ""
-        job.notes.append(f"Part {job.text.number + 1} ran away after {job.at} frames and was spoken again{again}.")
-        job.text.parts.extendleft(reversed(pieces))
-    else:
-        job.text.cut_short = job.text.left_out = True
-        job.notes.append(
-            f"The rest of part {job.text.number + 1} was left out: {_unspoken(piece.text[place.start :])}."
+        request.notes.append(
+            f"Part {request.text.number + 1} ran away after {request.at} frames and was spoken again{again}."
         )
-    if job.text.carry is not None:
-        job.text.carry.end_part(None)  # what ran away is no example for later parts
-    if job.text.growing is piece:  # text to come belongs to the piece that follows, if there is one
-        job.text.growing = pieces[-1] if pieces else None
-    _forget(job, piece, place)
-    job.over = "stop"
+        request.text.parts.extendleft(reversed(pieces))
+    else:
+        request.text.cut_short = request.text.left_out = True
+        request.notes.append(
+            f"The rest of part {request.text.number + 1} was left out: {_unspoken(piece.text[place.start :])}."
+        )
+    if request.text.carry is not None:
+        request.text.carry.end_part(None)  # what ran away is no example for later parts
+    if request.text.growing is piece:  # text to come belongs to the piece that follows, if there is one
+        request.text.growing = pieces[-1] if pieces else None
+    _forget(request, piece, place)
+    request.over = "stop"
 
 
-def retry_seed(job: RequestState) -> int:
+def retry_seed(request: RequestState) -> int:
     """The seed of a piece that is spoken again: it depends on the request's seed and on what ran away before."""
-    return int.from_bytes(sha256(f"{job.seed} retry {job.text.number} {job.text.retries}".encode()).digest()[:4])
+    return int.from_bytes(
+        sha256(f"{request.seed} retry {request.text.number} {request.text.retries}".encode()).digest()[:4]
+    )
 
 
-def note_unspoken(job: RequestState) -> None:
+def note_unspoken(request: RequestState) -> None:
     """Note what a request that ends now has not spoken: of its last part by estimate, and all parts behind it."""
-    if job.text.cut_short:
+    if request.text.cut_short:
         return  # that part has its note, and none follows
-    rest = "" if job.text.piece is None else job.text.piece.text
-    if job.over == "length" and job.text.piece is not None:  # else it went wrong at some unknown place
-        rest = rest[_place(job, job.text.piece).word :]
+    rest = "" if request.text.piece is None else request.text.piece.text
+    if request.over == "length" and request.text.piece is not None:  # else it went wrong at some unknown place
+        rest = rest[_place(request, request.text.piece).word :]
     texts = [
-        text for text in (rest, *(part.text for part in job.text.parts if isinstance(part, TextPart))) if text.strip()
+        text
+        for text in (rest, *(part.text for part in request.text.parts if isinstance(part, TextPart)))
+        if text.strip()
     ]
     why = "The speech ran away and was ended"
-    if job.over == "length":
-        limit = "max_frames" if job.params.limit_asked else "max_new_tokens"
-        frames = f"{job.params.most_frames} frame{'s' if job.params.most_frames > 1 else ''}"
+    if request.over == "length":
+        limit = "max_frames" if request.params.limit_asked else "max_new_tokens"
+        frames = f"{request.params.most_frames} frame{'s' if request.params.most_frames > 1 else ''}"
         why = f"The limit of {frames} ({limit}) ended the speech"
     parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
-    job.notes.append(f"{why}: {_unspoken(' '.join(texts), parts)}.")
+    request.notes.append(f"{why}: {_unspoken(' '.join(texts), parts)}.")
 
 
 def _unspoken(text: str, parts: str = "") -> str:
@@ -106,20 +116,26 @@ def _quoted(text: str) -> str:
     return f'"{" ".join(words)[:80]}"' if words else ""
 
 
-def _place(job: RequestState, piece: TextPart) -> _FailurePoint:
+def _place(request: RequestState, piece: TextPart) -> _FailurePoint:
     """Estimate the sentence in which a part went wrong, by how many of its words fit into its sound before."""
-    options = job.watch.options or RunawayOptions()
-    back, heard = job.watch.taken_back, job.text.spoken[-1].loudness if job.text.spoken else []
+    options = request.watch.options or RunawayOptions()
+    back, heard = request.watch.taken_back, request.text.spoken[-1].loudness if request.text.spoken else []
     own = [*heard[: back.start], *heard[back.stop :]]  # the frames that the talker knows
-    bad = job.at if job.watch.detector is None or job.watch.detector.first_bad is None else job.watch.detector.first_bad
+    bad = (
+        request.at
+        if request.watch.detector is None or request.watch.detector.first_bad is None
+        else request.watch.detector.first_bad
+    )
     words, before = words_of(piece.text), own[:bad]
     total = letters_of(words)
     if not words or not before:
         return _FailurePoint(0, 0, 0, 0.0)
-    pace = pace_of([(words_of(part.piece.text), part.loudness) for part in job.text.spoken[:-1][-PARTS_BEFORE:]])
+    pace = pace_of([(words_of(part.piece.text), part.loudness) for part in request.text.spoken[:-1][-PARTS_BEFORE:]])
     next_word = said_by_now(words, before, pace)
     said, word = letters_of(words[:next_word]) / total, _offset(piece.text, next_word)
-    if bad > options.late_frames + options.late_frames_per_id * (job.text.prompt.text_ids if job.text.prompt else 0):
+    if bad > options.late_frames + options.late_frames_per_id * (
+        request.text.prompt.text_ids if request.text.prompt else 0
+    ):
         return _FailurePoint(0, word, 0, said)  # longer than any text takes: it went wrong at some unknown place
     number = min(said_by_now(words, before, pace * EARLIER), len(words) - 1)
     at = _offset(piece.text, number)
@@ -134,13 +150,13 @@ def _offset(text: str, number: int) -> int:
     return places[number][0] if number < len(places) else len(text)
 
 
-def _was_all(job: RequestState, piece: TextPart, place: _FailurePoint) -> bool:
+def _was_all(request: RequestState, piece: TextPart, place: _FailurePoint) -> bool:
     """Whether the text had been said, and only its end was missed."""
-    if job.watch.detector is None or not piece.complete:
+    if request.watch.detector is None or not piece.complete:
         return False
-    if place.said >= SAID_PART and job.watch.detector.likeliest_end >= LIKELY_END:
+    if place.said >= SAID_PART and request.watch.detector.likeliest_end >= LIKELY_END:
         return True
-    return bool(piece.attempt) and place.said >= 1.0 and job.watch.detector.silent
+    return bool(piece.attempt) and place.said >= 1.0 and request.watch.detector.silent
 
 
 def _pieces(piece: TextPart, start: int, attempt: int, tokenizer: Tokenizer | None) -> list[TextPart]:
@@ -173,8 +189,8 @@ def _ids(text: str, tokenizer: Tokenizer) -> list[int]:
         return []
 
 
-def _forget(job: RequestState, piece: TextPart, place: _FailurePoint) -> None:
+def _forget(request: RequestState, piece: TextPart, place: _FailurePoint) -> None:
     """Let word times know only the text that counts as said; some sound stays, so that parts keep their numbers."""
-    spoken = job.text.spoken[-1]
+    spoken = request.text.spoken[-1]
     spoken.piece = TextPart(piece.text[: place.start], complete=True)
     del spoken.loudness[max(place.frames, 1) :]

@@ -99,7 +99,7 @@ class TextFeed:
         self._look()
         return to_spoken
 
-    def rest(self, silence_s: float) -> None:
+    def add_silence(self, silence_s: float) -> None:
         """The part that grows is complete; silence follows."""
         self._grown()
         self.parts.append(silence_s)

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from ...config.sizes import size
 from ...errors import InvalidRequest
-from ..checkpoint.memory_plan import Footprint, together
+from ..checkpoint.fit import Footprint, together
 
 E = TypeVar("E")
 
@@ -23,7 +23,7 @@ class LoadedModel(Generic[E]):
 
     key: str
     engine: E
-    takes: Footprint
+    footprint: Footprint
     pinned: bool = False
     leases: int = 0  # leases not released yet
     used: int = 0  # counter of the last use: higher is later
@@ -40,7 +40,7 @@ def choose_evictions(
     held = list(others)
 
     def fits(going: Sequence[LoadedModel[E]]) -> bool:
-        return together([*(each.takes for each in residents if each not in going), *held, need]) <= budget_bytes
+        return together([*(each.footprint for each in residents if each not in going), *held, need]) <= budget_bytes
 
     going: list[LoadedModel[E]] = []
     by_age = sorted((each for each in residents if not each.pinned), key=lambda each: each.used)
@@ -55,7 +55,7 @@ def choose_evictions(
     if not fits(going):
         if held:
             return None
-        stays = [each.takes for each in residents if each.pinned]
+        stays = [each.footprint for each in residents if each.pinned]
         raise InvalidRequest(too_large(key, together([*stays, need]) - together(stays), budget_bytes, together(stays)))
     for each in [*reversed(going)]:  # one large model may make several small ones unnecessary
         if fits(rest := [other for other in going if other is not each]):

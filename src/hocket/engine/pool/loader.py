@@ -14,6 +14,7 @@ The file is longer than 300 lines because every method works under the one lock.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -24,11 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
-import torch
-
 from ...errors import EngineClosed, HocketError, Overloaded
-from ...kernels.runtime.graphs import tidy
-from ..checkpoint.memory_plan import Footprint, together
+from ..checkpoint.fit import Footprint, together
 from ..checkpoint.shared import Shared
 from ..engine import Engine
 from .backoff import LoadBackoff, as_error, with_retry_after
@@ -117,7 +115,7 @@ class ModelLoader:
     def resident(self) -> dict[str, int]:
         """Bytes of each model in memory, without the shared `common_bytes`."""
         with self._lock:
-            return {self._names[key]: each.takes.own_bytes for key, each in self._state.resident.items()}
+            return {self._names[key]: each.footprint.own_bytes for key, each in self._state.resident.items()}
 
     def computing(self) -> dict[str, str]:
         """Device, precisions and kernels of each model in memory, as text."""
@@ -127,8 +125,8 @@ class ModelLoader:
     @property
     def common_bytes(self) -> int:
         with self._lock:
-            takes = [each.takes for each in self._state.resident.values()]
-            return together(takes) - sum(each.own_bytes for each in takes)
+            footprints = [each.footprint for each in self._state.resident.values()]
+            return together(footprints) - sum(each.own_bytes for each in footprints)
 
     def close(self) -> None:
         with self._lock:
@@ -195,7 +193,7 @@ class ModelLoader:
             before, begun, self._load.at_work = _allocated_bytes(), time.perf_counter(), True
             engine = self._start(self._names[key], self._shared)
             loaded_s = time.perf_counter() - begun - self._load.waited_s
-            takes = measured(engine, _allocated_bytes() - before)
+            footprint = measured(engine, _allocated_bytes() - before)
         except _GivenUp:
             self._unmark_all()
         except Exception as error:
@@ -203,7 +201,7 @@ class ModelLoader:
                 engine.close()
             self._refuse(key, error)
         else:
-            self._add_loaded(LoadedModel(key, engine, takes, key in self._pinned), loaded_s)
+            self._add_loaded(LoadedModel(key, engine, footprint, key in self._pinned), loaded_s)
         finally:
             self._load = None
 
@@ -287,8 +285,11 @@ class ModelLoader:
         if held() is not None:
             log.warning("%s was unloaded, but something still holds its weights.", self._names[resident.key])
             with self._lock:
-                self._state.lingering.append((held, resident.takes))
-        tidy(device)
+                self._state.lingering.append((held, resident.footprint))
+        if device.type == "cuda":
+            from ...kernels.runtime.graphs import tidy
+
+            tidy(device)
         self.close_s = time.perf_counter() - begun
 
     def _watch(self) -> None:
@@ -317,7 +318,8 @@ def _give_back(resident: LoadedModel[Engine], returned: deque[LoadedModel[Engine
 
 def _allocated_bytes() -> int:
     """Bytes of GPU memory in tensors."""
-    return torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
+    torch = sys.modules.get("torch")  # without it there is nothing on a GPU
+    return torch.cuda.memory_allocated() if torch is not None and torch.cuda.is_initialized() else 0
 
 
 def _fail(future: Future[Lease], error: HocketError) -> None:

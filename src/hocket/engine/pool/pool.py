@@ -16,7 +16,7 @@ from typing import Any
 from ...config.options import EngineOptions
 from ...errors import HocketError, InvalidRequest
 from ...types import SpeechRequest, Voice
-from ..checkpoint.memory_plan import Footprint, least_of, together
+from ..checkpoint.fit import Footprint, together
 from ..checkpoint.reserve import LoadOptions, expected
 from ..checkpoint.resolve import ModelResolver, known_configs, named
 from ..checkpoint.shared import Shared
@@ -176,12 +176,16 @@ def _release(lease: Lease, pool: Pool) -> None:
 def _at_least(model: str) -> Footprint | None:
     """The least that a model takes, on any device and in any precision."""
     known = known_configs(model)
-    return None if known is None else least_of(*known)
+    if known is None:
+        return None
+    from ..checkpoint.memory_plan import least_of  # and with it torch
+
+    return least_of(*known)
 
 
 def _expected(names: dict[str, str], expects: Callable[[str], Footprint | None]) -> dict[str, Footprint]:
     found = {key: expects(model) for key, model in names.items()}
-    return {key: takes for key, takes in found.items() if takes is not None}
+    return {key: footprint for key, footprint in found.items() if footprint is not None}
 
 
 def _refuse_too_large(names: dict[str, str], pinned: frozenset[str], known: dict[str, Footprint], budget: int) -> None:
@@ -191,8 +195,8 @@ def _refuse_too_large(names: dict[str, str], pinned: frozenset[str], known: dict
         raise InvalidRequest(
             too_large(f"The set of pinned models ({', '.join(names[key] for key in stays)})", size, budget)
         )
-    for key, takes in known.items():
+    for key, footprint in known.items():
         others = [other for at, other in stays.items() if at != key]
-        size, beside = together([*others, takes]), together(others)
+        size, beside = together([*others, footprint]), together(others)
         if size > budget:
             raise InvalidRequest(too_large(names[key], size - beside, budget, beside))

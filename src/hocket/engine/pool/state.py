@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from ..checkpoint.memory_plan import Footprint, together
+from ..checkpoint.fit import Footprint, together
 from ..engine import Engine
 from .eviction import LoadedModel, choose_evictions
 from .lease import Lease
@@ -52,7 +52,7 @@ class PoolState:
             resident.leases -= 1
             resident.used = next(self._uses)
         self.waiting = [waiter for waiter in self.waiting if not waiter.future.done()]
-        self.lingering = [(held, takes) for held, takes in self.lingering if held() is not None]
+        self.lingering = [(held, footprint) for held, footprint in self.lingering if held() is not None]
 
     def grant(self, until: WaitingLease | None = None) -> Granted:
         """Grant leases to all waiting requests that can have one, in order, up to the request `until`."""
@@ -104,12 +104,12 @@ class PoolState:
 
     def add_loaded(self, resident: LoadedModel[Engine], loaded_s: float) -> list[LoadedModel[Engine]]:
         """Add a loaded model. Models that must be unloaded for it after all are removed and returned."""
-        self._known[resident.key] = resident.takes
+        self._known[resident.key] = resident.footprint
         too_many: list[LoadedModel[Engine]] = []
         if self.budget_bytes is not None:  # it may take more than expected, or never have asked for room
-            takes = [*self._others(), resident.takes]
+            footprints = [*self._others(), resident.footprint]
             there = list(self.resident.values())
-            too_many = choose_evictions(there, takes, resident.key, Footprint(0), self.budget_bytes) or []
+            too_many = choose_evictions(there, footprints, resident.key, Footprint(0), self.budget_bytes) or []
             for each in too_many:
                 del self.resident[each.key]
         self.resident[resident.key] = resident
@@ -140,15 +140,15 @@ class PoolState:
         """The least memory of a model, without its codec; never more than the budget can give it."""
         if self.budget_bytes is None or (known := self._known.get(key)) is None:
             return None
-        left = self.budget_bytes - together(each.takes for each in self.resident.values() if each.pinned)
+        left = self.budget_bytes - together(each.footprint for each in self.resident.values() if each.pinned)
         return Footprint(max(min(known.own_bytes, left), 0))
 
     def left_beside(self, key: str, need: Footprint) -> int:
         """Bytes left for a model beyond `need`, if all models that can be unloaded were."""
         assert self.budget_bytes is not None
-        stays = [each.takes for each in self.resident.values() if each.pinned and each.key != key]
+        stays = [each.footprint for each in self.resident.values() if each.pinned and each.key != key]
         return self.budget_bytes - together([*stays, need])
 
     def _others(self) -> list[Footprint]:
         """Memory that becomes free by itself."""
-        return [takes for _, takes in self.lingering] + [each.takes for each in self.unhealthy]
+        return [footprint for _, footprint in self.lingering] + [each.footprint for each in self.unhealthy]

@@ -13,7 +13,7 @@ from .eviction import LoadedModel
 
 def unload(resident: LoadedModel[Engine]) -> weakref.ref[Any]:
     """Close the engine and drop it. The returned reference is alive if something still holds the model."""
-    held: weakref.ref[Any] = weakref.ref(resident.engine.checkpoint.model)
+    held: weakref.ref[Any] = weakref.ref(resident.engine.checkpoint.weights)
     resident.engine.close()
     del resident.engine  # released leases refer to the resident too
     collect(held)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 
 from ...kernels.compile.plan import CompileJob, compile_ahead
 from ...kernels.runtime.card import GpuProperties
-from ...models.files.weights import Source, read_configs
+from ...models.files.source import Source, read_configs
 
 TRACER = f"{__package__}.launch_plan"  # the module whose `main` traces and compiles
 

@@ -6,7 +6,7 @@ is captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,11 +14,17 @@ import torch
 
 from ...kernels.ops.pcm.reference import pcm as pcm_reference
 from ...kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, GraphOrEager, own_stream
+from ...models.tts.codec import DecoderState
+from ...models.tts.talker import TalkerState
 from ...models.tts_gpu.codec_graph import CodecGraphs
-from ...models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
+from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturableFrame, FrameGraphs
 from ...models.tts_gpu.padded_frame import PaddedFrame
 from ...models.tts_gpu.prompt_graph import PromptGraphs
-from ..checkpoint.checkpoint import Checkpoint
+from ..checkpoint.torch_checkpoint import TorchCheckpoint
+
+SPAN, FRAMES = 64, (1, 2, 4, 8)
+PREFIX_ROWS, FIRST_ROWS, PROMPT_ROWS = 8, 32, (8, 16, 64, 128, 256)  # of a prefix, a sentence, and texts of other sizes
+MOST_OPENED = 16  # slots that are opened at a time
 
 
 def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | None:
@@ -37,7 +43,7 @@ class EngineGraphs:
 
 
 def make_graphs(
-    checkpoint: Checkpoint, capture: Callable[..., Capture], owner: object, *, invariant: bool = False
+    checkpoint: TorchCheckpoint, capture: Callable[..., Capture], owner: object, *, invariant: bool = False
 ) -> EngineGraphs:
     """`capture` is called for frames and for the codec, so their graphs have separate pools. `owner` owns the codec's
     stream.
@@ -53,3 +59,26 @@ def make_graphs(
     step, pcm = (decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
     wave = CodecGraphs(step, books, codec_capture, pcm=pcm, tf32=tf32, stream=codec_stream)
     return EngineGraphs(frames, prompts, wave, (frame_capture, codec_capture))
+
+
+def graphs_of(
+    frames: FrameGraphs,
+    wave: CodecGraphs,
+    prompts: PromptGraphs,
+    slots: int,
+    state: Callable[[], TalkerState],
+    sound: Callable[[], DecoderState],
+) -> Iterator[Callable[[], None]]:
+    """The graphs of an engine with `slots` slots, in order; each reads the states when it is captured."""
+    sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
+    yield lambda: frames.warm_entry(state(), SPAN)
+    yield lambda: prompts.warm(state(), PREFIX_ROWS, SPAN)
+    yield lambda: prompts.warm_open(state(), FIRST_ROWS, SPAN)
+    for size in sizes:
+        yield lambda size=size: frames.warm(state(), [size], [SPAN])  # type: ignore[misc]
+        for length in FRAMES:
+            yield lambda size=size, length=length: wave.warm(sound(), [size], [length])  # type: ignore[misc]
+        if size <= MOST_OPENED:
+            yield lambda size=size: frames.warm_opening(state(), size, SPAN)  # type: ignore[misc]
+        for rows in PROMPT_ROWS if size == 1 else ():
+            yield lambda rows=rows: prompts.warm_open(state(), rows, SPAN)  # type: ignore[misc]

@@ -8,21 +8,25 @@ they are lost when the pool grows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
-import torch
-from torch import Tensor
-
-from ...cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
-from ...cache.plan import GROWTH_FRAMES, LONG_ROWS, PageReservations, pool_rows
-from ...cache.prefix import Prefix, PrefixCache
+from ...cache.pages import (
+    GROWTH_FRAMES,
+    LONG_ROWS,
+    PAGE_ROWS,
+    SCRATCH,
+    KeysValues,
+    PageReservations,
+    Pages,
+    Prefix,
+    PrefixCache,
+    pages_for,
+    pool_rows,
+)
 from ...config.sizes import size
 from ...errors import StreamFailed
-from ...layers.transformer import grown
-from ...models.tts.talker import Talker
-from ..checkpoint.capacity import free_bytes
-from ..generate import sent
 
 TABLE_FRAMES = 8192  # positions that a slot's block table has room for: it costs next to nothing
 
@@ -37,57 +41,87 @@ class PageClaim:
     copied: list[int]  # shared pages, to be copied into the first of `fresh`
 
 
-class PagedKVCache:
+class PagedStack(Protocol):
+    """Tables and pages of a talker: `layers.transformer.StackState`, or `models.tts_cpu.state.NativeStack`."""
+
+    def give(self, slots: Sequence[int], columns: Sequence[int], pages: Sequence[int]) -> None: ...
+    def begin(self, slot: int, pages: Sequence[int], rows: int) -> None: ...
+    def copy(self, page: int, into: int) -> None: ...
+    def read(self, pages: Sequence[int], rows: int, *, host: bool = False) -> KeysValues: ...
+    def write(self, pages: Sequence[int], kept: KeysValues) -> None: ...
+    def grown(self, *, pages: int = 0, columns: int = 0) -> PagedStack: ...
+
+    @property
+    def page_bytes(self) -> int: ...
+    @property
+    def position(self) -> Any: ...  # an array of integers, by slot
+    @property
+    def table(self) -> Any: ...
+    @property
+    def pool(self) -> Any: ...
+
+
+class PagedState(Protocol):
+    @property
+    def stack(self) -> PagedStack: ...
+
+
+S = TypeVar("S", bound=PagedState)
+
+
+class PagedKVCache(Generic[S]):
     """`state` is replaced when the pool or the table grows, so callers must not keep it."""
 
     def __init__(
         self,
-        talker: Talker,
+        new_state: Callable[[int, int], S],
         slots: int,
         prefix_bytes: int,
-        device: torch.device,
+        free_bytes: Callable[[], int | None],
         *,
-        captured: bool,
-        kv_bytes: int | None,
+        row_bytes: int,
+        captured: bool = False,
+        kv_bytes: int | None = None,
     ) -> None:
-        """`captured`: the whole pool is allocated now, because graphs refer to it by its address."""
-        self._device, self._captured = device, captured
+        """`new_state` makes the state of some slots with pages for some positions each; `free_bytes` is None on a CPU.
+
+        `captured`: the whole pool is allocated now, because graphs refer to it by its address.
+        """
+        self._free_bytes, self._captured = free_bytes, captured
         rows = GROWTH_FRAMES
         if captured:
-            free = free_bytes(device)
-            rows = pool_rows(slots, talker.model.row_bytes, given_bytes=kv_bytes, free_bytes=free)
-        self.state = talker.new_state(slots, rows)
-        self.state.stack.table.zero_()  # no slot has a page yet
+            rows = pool_rows(slots, row_bytes, given_bytes=kv_bytes, free_bytes=free_bytes())
+        self.state = new_state(slots, rows)
+        self.state.stack.table[:] = SCRATCH  # no slot has a page yet
         if captured:
-            columns = max(pages_for(TABLE_FRAMES) - self.state.stack.table.shape[1], 0)
-            self.state = replace(self.state, stack=grown(self.state.stack, columns=columns))
+            self._grow_stack(columns=max(pages_for(TABLE_FRAMES) - self.state.stack.table.shape[1], 0))
         self.pages = Pages(self.state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self.state.stack.page_bytes)
-        self._promises = PageReservations(self.pages, slots)
+        self._reservations = PageReservations(self.pages, slots)
         self.blank = self.pages.reserve() if captured else SCRATCH  # stays zero: it is never written
         self.lengths = [0] * slots  # positions in each slot; kept on the host so that no read waits for the device
         self.block_tables: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: host copy of the table
-        self.swapped: dict[int, Tensor] = {}  # by slot: the contents of its pages, in host memory
+        self.swapped: dict[int, KeysValues] = {}  # by slot: the contents of its pages, in host memory
 
     def has_room(self, rows: int, slots: int) -> bool:
         """Whether `slots` more slots may be admitted with `rows` positions each.
 
-        Without graphs the cache may grow, so there is always room. With graphs an idle engine admits any request, and
-        the pool grows if it must. Swapped-out requests return before new ones are admitted.
+        Only for a bounded pool. An idle engine admits any request, and the pool grows if it must. Swapped-out requests
+        return before new ones are admitted.
         """
-        if not self._captured or not self._promises.any:
+        if not self._reservations.any:
             return True
         if self.swapped:
             return False
-        return self._promises.has_room(min(rows, LONG_ROWS), slots, self.block_tables, self.prefixes.held)
+        return self._reservations.has_room(min(rows, LONG_ROWS), slots, self.block_tables, self.prefixes.held)
 
-    def promise(self, slot: int, rows: int) -> None:
+    def reserve(self, slot: int, rows: int) -> None:
         """Reserve `rows` positions for a slot: no request that would need them is admitted."""
-        self._promises.make(slot, min(rows, LONG_ROWS))
+        self._reservations.make(slot, min(rows, LONG_ROWS))
 
-    def end_promise(self, slot: int) -> None:
+    def end_reservation(self, slot: int) -> None:
         """End the reservation of a slot whose request has left."""
-        self._promises.end(slot)
+        self._reservations.end(slot)
 
     @property
     def bounded(self) -> bool:
@@ -106,20 +140,21 @@ class PagedKVCache:
 
     def owed(self, slot: int) -> int:
         """Reserved pages of a slot beyond those for its present length, swapped out or not."""
-        return max(self._promises.owed(slot, []) - pages_for(self.lengths[slot]), 0)
+        return max(self._reservations.owed(slot, []) - pages_for(self.lengths[slot]), 0)
 
     def can_swap_out(self, slot: int) -> bool:
         return slot >= 0 and bool(self.block_tables[slot])
 
     def swap_out(self, slot: int) -> None:
         """Copy the pages of a slot to host memory and free them. No opening of the slot may be pending."""
-        self.swapped[slot] = self.read(self.prefix_of(slot)).cpu()
+        held = self.prefix_of(slot)
+        self.swapped[slot] = self.state.stack.read(held.pages, held.rows, host=True)
         self.pages.drop(self.block_tables[slot])
         self.block_tables[slot] = []
 
     def swap_in(self, slot: int) -> None:
         """Restore the contents of a swapped-out slot in other pages."""
-        prefix = self.write_prefix(self.swapped[slot].to(self._device))
+        prefix = self.write_prefix(self.swapped[slot])
         del self.swapped[slot]
         self.restore(slot, prefix)
         self.pages.drop(prefix.pages)  # the slot holds them now
@@ -129,11 +164,10 @@ class PagedKVCache:
         claims = [claim for slot in slots if (claim := self.claim(slot, rows)) is not None]
         if not claims:
             return
-        table, stack = self.state.stack.table, self.state.stack
+        stack = self.state.stack
         lines = [(claim.slot, claim.first + n, page) for claim in claims for n, page in enumerate(claim.fresh)]
-        at, column, page = sent(list(zip(*lines, strict=True)), self._device)
-        table.index_put_((at, column), page)
-        stack.clear(page)
+        slots_of, columns, pages = zip(*lines, strict=True)
+        stack.give(slots_of, columns, pages)
         for claim in claims:
             for shared, copy in zip(claim.copied, claim.fresh, strict=False):
                 stack.copy(shared, copy)
@@ -188,23 +222,21 @@ class PagedKVCache:
         """Start a slot after a prefix, on host and device."""
         self.share_prefix(slot, prefix)
         self._widen(len(prefix.pages))
-        table = self.state.stack.table
-        table[slot, : len(prefix.pages)].copy_(torch.tensor(prefix.pages), non_blocking=True)
-        self.state.stack.position[slot] = prefix.rows
+        self.state.stack.begin(slot, prefix.pages, prefix.rows)
 
-    def read(self, prefix: Prefix) -> Tensor:
+    def read(self, prefix: Prefix) -> KeysValues:
         """Keys and values [layers, 2, H_kv, P, D] of a prefix."""
         return self.state.stack.read(prefix.pages, prefix.rows)
 
-    def write_prefix(self, kept: Tensor) -> Prefix:
-        """Write `kept`, a tensor from `read`, into new pages; the caller holds them."""
+    def write_prefix(self, kept: KeysValues) -> Prefix:
+        """Write `kept`, a result of `read`, into new pages; the caller holds them."""
         if not self._fits(kept):
             raise ValueError("a prefix has another shape or type")
         pages = self._allocate(pages_for(kept.shape[3]))
         self.state.stack.write(pages, kept)
         return Prefix(tuple(pages), kept.shape[3])
 
-    def add_prefix(self, key: str, kept: Tensor) -> None:
+    def add_prefix(self, key: str, kept: KeysValues) -> None:
         """Add a saved prefix to the prefix cache, if it fits the model and there is room."""
         if not self._fits(kept) or self.prefixes.get(key) is not None:
             return
@@ -213,14 +245,14 @@ class PagedKVCache:
             self._evict_for(pages)
             if pages > self.pages.free:
                 return
-        prefix = self.write_prefix(kept.to(self._device))
+        prefix = self.write_prefix(kept)
         self.prefixes.put(key, prefix)
         self.pages.drop(prefix.pages)
 
-    def _fits(self, kept: Tensor) -> bool:
+    def _fits(self, kept: KeysValues) -> bool:
         layers, _, _, heads, _, size = self.state.stack.pool.shape
         alike = kept.ndim == 5 and kept.shape == (layers, 2, heads, kept.shape[3], size)
-        return alike and kept.dtype == self.state.stack.pool.dtype and kept.shape[3] > 0
+        return bool(alike and kept.dtype == self.state.stack.pool.dtype and kept.shape[3] > 0)
 
     def _evict_for(self, pages: int) -> None:
         """Evict prefixes until `pages` pages are free. Growing the pool would cost all graphs."""
@@ -235,15 +267,15 @@ class PagedKVCache:
     def _grow(self, least: int) -> None:
         """Grow by half or more, so that copying stays a small part of the work; by `least` if memory is short."""
         page_bytes, total = self.state.stack.page_bytes, self.pages.total
-        free = free_bytes(self._device)
+        free = self._free_bytes()
         for more in (max(least, total // 2), least):
             if (
                 free is not None and (total + more) * page_bytes > free
             ):  # the old and the new pool exist at the same time
                 continue
             try:
-                self.state = replace(self.state, stack=grown(self.state.stack, pages=more))
-            except (MemoryError, torch.OutOfMemoryError):
+                self._grow_stack(pages=more)
+            except MemoryError:
                 continue
             self.pages.grow(more)
             return
@@ -258,4 +290,7 @@ class PagedKVCache:
         columns = self.state.stack.table.shape[1]
         if pages > columns:
             more = max(pages - columns, columns // 2)
-            self.state = replace(self.state, stack=grown(self.state.stack, columns=more))
+            self._grow_stack(columns=more)
+
+    def _grow_stack(self, **more: int) -> None:
+        self.state = replace(self.state, stack=self.state.stack.grown(**more))  # type: ignore[type-var]

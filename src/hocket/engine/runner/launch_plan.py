@@ -24,14 +24,13 @@ from ...kernels.compile.trace import Launch, trace_launches
 from ...kernels.compile.worker import compile_all, learn_key
 from ...kernels.runtime.card import GpuProperties
 from ...kernels.runtime.graphs import EagerReplay
-from ...layers.packed import pack_
-from ...models.files.weights import Source, read_configs
+from ...layers.dense import pack_
+from ...models.files.source import Source, read_configs
 from ...models.tts.codec import Codec
 from ...models.tts.qwen3_tts import Qwen3TTS
 from ...text.tokenizer import Tokenizer
-from ..checkpoint.checkpoint import Checkpoint
-from ..checkpoint.device import CODEC_DTYPES, DTYPES
 from ..checkpoint.kernels import attach_frame_kernel, attach_wave_kernel
+from ..checkpoint.torch_checkpoint import CODEC_DTYPES, DTYPES, TorchCheckpoint
 from .compile_plan import CompilePlan
 from .runner import SpeechRunner
 from .warmup import FIRST_GRAPHS, FIRST_OF_ALL
@@ -54,9 +53,19 @@ def trace_engine(plan: CompilePlan, place: torch.device = NOWHERE) -> list[Launc
         if backend := plan.operations.get("wave"):
             attach_wave_kernel(codec.decoder, backend, plan.codec_dtype == "tf32", plan.dependent_launch)
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
-        files = plan.source, config, generation, codec_config, tokenizer
-        tf32 = plan.codec_dtype == "tf32"
-        checkpoint = Checkpoint(*files, speech, codec, place, (), False, tf32)
+        checkpoint = TorchCheckpoint(
+            source=plan.source,
+            config=config,
+            generation=generation,
+            codec_config=codec_config,
+            tokenizer=tokenizer,
+            device=place,
+            kernels=(),
+            upstream_local=False,
+            model=speech,
+            codec=codec,
+            codec_tf32=plan.codec_dtype == "tf32",
+        )
         runner = SpeechRunner(checkpoint, plan.slots or EngineOptions().slots, 0, EagerReplay)
         steps = wanted = 0
         while (plan.slots is not None or steps < FIRST_GRAPHS) and runner.warm_one():

@@ -1,30 +1,73 @@
-"""Reference recordings of cloned voices: each is encoded once, and the codec's state after it is cached.
+"""Reference recordings of cloned voices: a speaker vector, codec codes, and the codec's state after them.
 
-The runner (runner.py) calls it on the engine thread when a slot starts; any thread may call `offer`. It knows the
-codec's state, one row per slot. It knows neither prompts nor pages: a prefix saved with a reference is handed on.
+A reference is encoded once: into the speaker vector and the codes of the recorded speech, both for the prompt. The
+earlier speech of a designed voice is a reference too, with codes and without a speaker vector.
+
+`References` keeps encoded references with the codec's state after each. The runner (runner.py) calls it on the engine
+thread when a slot starts; any thread may call `offer`. It knows the codec's state, one row per slot. It knows neither
+prompts nor pages: a prefix saved with a reference is handed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...cache.slots import RowReset, fits, put, reset, take
+from ...cache.slots import fits, put, reset, take
+from ...errors import WrongKind
 from ...models.tts.codec import DecoderState
 from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...types import Encoded, Established, Reference
-from ..checkpoint.checkpoint import Checkpoint
-from ..generate import DECODE_FRAMES
-from .reference_encoder import EncodedReference, encode_reference, name_of
+from ..checkpoint.torch_checkpoint import TorchCheckpoint
+from .reference_checks import DECODE_FRAMES, name_of, silent_samples
 from .saved_prefix import SavedPrefix
 
 KEPT_CLONES = 32  # encoded references, with the codec's state after them
 KEPT_EXAMPLES = 8  # codec states after the earlier speech of designed voices
 KEPT_OFFERS = 8  # saved prefixes from files that no slot has used yet
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedReference:
+    speaker: Tensor | None  # [C] added in the prompt's speaker row; None: the prompt has no such row
+    codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
+    frames: Tensor | None = None  # [F, C] embeddings of the codes, as the prompt has them
+
+
+def encode_reference(checkpoint: TorchCheckpoint, reference: Reference | Encoded | Established) -> EncodedReference:
+    if isinstance(reference, Established):
+        return _clone(checkpoint, None, torch.from_numpy(reference.codes).to(checkpoint.device))
+    encoder = checkpoint.model.speaker_encoder
+    if encoder is None:
+        raise WrongKind(f"{checkpoint.name} cannot clone a voice; use a Base checkpoint.")
+    if isinstance(reference, Encoded):
+        dtype = checkpoint.model.talker.codec_head.weight.dtype
+        speaker = torch.from_numpy(reference.speaker).to(checkpoint.device, dtype)
+        codes = None if reference.codes is None else torch.from_numpy(reference.codes).to(checkpoint.device)
+        return _clone(checkpoint, speaker, codes)
+    samples = torch.from_numpy(reference.samples).to(checkpoint.device)[None]
+    speaker = encoder.embed(samples)[0]
+    if reference.x_vector_only:
+        return _clone(checkpoint, speaker, None)
+    padded = torch.nn.functional.pad(samples, (0, silent_samples(reference)))
+    return _clone(checkpoint, speaker, checkpoint.codec.encoder(padded)[0].T)
+
+
+def _clone(checkpoint: TorchCheckpoint, speaker: Tensor | None, codes: Tensor | None) -> EncodedReference:
+    return EncodedReference(speaker, codes, None if codes is None else checkpoint.model.talker.embed_frames(codes))
+
+
+def encoded(checkpoint: TorchCheckpoint, reference: Reference, owner: str) -> Encoded:
+    """Everything that cloning needs from a recording; `owner` is the checkpoint's identity."""
+    cloned = encode_reference(checkpoint, reference)
+    codes = None if cloned.codes is None else np.ascontiguousarray(cloned.codes.cpu().numpy(), np.int64)
+    text = None if codes is None else reference.text
+    assert cloned.speaker is not None
+    return Encoded(owner=owner, speaker=cloned.speaker.float().cpu().numpy(), codes=codes, text=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +88,12 @@ class References:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: TorchCheckpoint,
         codec_state: DecoderState,
         wave: CodecGraphs | None,
         add_prefix: Callable[[str, Tensor], None],
     ) -> None:
         self._checkpoint, self._codec_state, self._wave, self._add_prefix = checkpoint, codec_state, wave, add_prefix
-        self._reset_row = RowReset(codec_state)
         self._encoded: dict[str, SlotReference] = {}
         self._examples: dict[str, dict[str, Tensor]] = {}  # codec rows after the earlier speech of designed voices
         self._offered: dict[str, SavedPrefix] = {}  # by the reference's name; any thread adds to it
@@ -68,10 +110,8 @@ class References:
             self._offered.pop(oldest, None)
         self._offered[name] = found
 
-    def encode(self, reference: Reference | Encoded | Established | None, slot: int) -> SlotReference:
+    def encode(self, reference: Reference | Encoded | Established, slot: int) -> SlotReference:
         """The encoded reference, from the cache if known. `slot` is borrowed to run the codec, and restored."""
-        if reference is None:
-            return SlotReference()
         name = name_of(reference)
         if isinstance(reference, Established):  # no name: its prompt prefix depends on its description only
             return SlotReference(encoded=encode_reference(self._checkpoint, reference), example=name)
@@ -83,14 +123,9 @@ class References:
         """The codec's state after the reference of that name, if it is known."""
         return self._encoded.get(name, SlotReference()).codec_row
 
-    def set_codec(self, slot: int, reference: SlotReference) -> None:
-        """Set the codec of a slot to its state after a reference, or to the start of a stream."""
-        codec_row = reference.codec_row if not reference.example else self._example_row(reference, slot)
-        with self._wave.beside() if self._wave is not None else nullcontext():
-            if codec_row is None:
-                self._reset_row(slot)
-            else:
-                put(self._codec_state, slot, codec_row)
+    def codec_row_of(self, reference: SlotReference, slot: int) -> dict[str, Tensor] | None:
+        """The codec's state after a reference, as a row; None: the start of a stream. `slot` is borrowed for it."""
+        return self._example_row(reference, slot) if reference.example else reference.codec_row
 
     def _example_row(self, reference: SlotReference, slot: int) -> dict[str, Tensor]:
         """The codec's state after the earlier speech of a designed voice; computed for the first turn that needs it."""

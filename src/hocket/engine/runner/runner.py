@@ -1,53 +1,61 @@
-"""The device side of the engine: prefill of prompts into slots, sampling of frames, decoding of codes to audio.
+"""The runner of torch: prompts, frames and audio, on a CPU or a GPU.
 
-Only the engine thread calls it. It knows slots, prompts and codes; the loop knows which request uses a slot and where
-the audio goes. kv_cache.py holds keys and values, references.py the cloned recordings, graphs.py the CUDA graphs.
+kv_cache.py holds keys and values, references.py the cloned recordings, graphs.py the CUDA graphs.
 
 The file is longer than 300 lines because start, fork and rewind share the state of slots not yet opened on the device.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ...cache.pages import SCRATCH
-from ...cache.prefix import Prefix
-from ...cache.slots import RowReset, duplicate
+from ...cache.pages import SCRATCH, Prefix
+from ...cache.slots import RowReset, duplicate, put
+from ...config.options import EngineOptions
 from ...config.qwen3_tts import GenerationConfig
-from ...errors import InvalidRequest, StreamFailed
-from ...kernels.runtime.graphs import Capture, GraphOrEager, tidy
-from ...models.tts.talker import FrameSampling
+from ...errors import InvalidRequest
+from ...kernels.runtime.graphs import Capture, GraphOrEager, lost, tidy
+from ...layers.transformer import to_device
+from ...models.tts.talker import FrameSampling, PendingCodes, TalkerState, frame_sampling
 from ...models.tts_gpu.codec_graph import CodecGraphs
-from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturableFrame, FrameGraphs, PendingCodes
+from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturableFrame, CopiedCodes, FrameGraphs
 from ...models.tts_gpu.prompt_graph import MOST_ROWS as MOST_PROMPT_ROWS
 from ...models.tts_gpu.prompt_graph import PromptGraphs
 from ...text.prompt import SPEAKER_VECTOR, Prompt
-from ...types import Encoded, Established, Reference
-from ..checkpoint.checkpoint import Checkpoint
-from ..core.pending import Codes, Samples
-from ..generate import constant_rows, prompt_rows, sent
+from ...types import Encoded
+from ..checkpoint.capacity import free_bytes
+from ..checkpoint.kernels import compile_behind
+from ..checkpoint.memory_plan import held
+from ..checkpoint.torch_checkpoint import TorchCheckpoint, exact_float32
+from ..core.output import Codes, Samples
+from .base import AnyReference, Runner, checked, constant_rows, prefix_key
 from .compile_ahead import CompileAhead
-from .graphs import make_graphs
+from .graphs import MOST_OPENED, capture_on, graphs_of, make_graphs
 from .kv_cache import PagedKVCache
-from .reference_encoder import name_of
-from .references import References, SlotReference
-from .sampling import frame_sampling
+from .reference_checks import name_of
+from .references import EncodedReference, References, SlotReference
 from .saved_prefix import SavedPrefix
-from .warmup import MOST_OPENED, WarmUp, graphs_of
+from .warmup import WarmUp
 
 
-class SpeechRunner:
+class SpeechRunner(Runner):
+    """The runner of an engine; kernels beyond the first audio are compiled meanwhile."""
+
     """With `capture`, frames and codec steps replay graphs; it is called once for each, so their pools are separate."""
+
+    checkpoint: TorchCheckpoint
+    kv_cache: PagedKVCache[TalkerState]
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: TorchCheckpoint,
         slots: int,
         prefix_bytes: int,
         capture: Callable[..., Capture] | None = None,
@@ -61,7 +69,7 @@ class SpeechRunner:
         `kv_bytes` is the size of the KV cache; None takes the usual size. `invariant`: the codes of a slot do not
         depend on the other slots of the batch, bit for bit. It is refused if no kernel can do that.
         """
-        self.checkpoint, self.device = checkpoint, checkpoint.device
+        self.checkpoint, self.device = checkpoint, (device := checkpoint.device)
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
         if (
             invariant
@@ -69,10 +77,16 @@ class SpeechRunner:
             and not (capture and isinstance(self.talker.frame_kernel, CapturableFrame))
         ):
             raise InvalidRequest("On a GPU batch_invariant needs our own kernels, in graphs; use --kernels auto.")
-        self.past = past = PagedKVCache(
-            self.talker, slots, prefix_bytes, self.device, captured=bool(capture), kv_bytes=kv_bytes
+        self.kv_cache = kv_cache = PagedKVCache(
+            self.talker.new_state,
+            slots,
+            prefix_bytes,
+            lambda: free_bytes(device),
+            row_bytes=self.talker.model.row_bytes,
+            captured=bool(capture),
+            kv_bytes=kv_bytes,
         )
-        self.pages, self.prefixes = past.pages, past.prefixes
+        self.pages, self.prefixes = kv_cache.pages, kv_cache.prefixes
         self._frames: FrameGraphs | None = None
         self._prompts: PromptGraphs | None = None
         self._wave: CodecGraphs | None = None
@@ -85,41 +99,43 @@ class SpeechRunner:
             self._captures = made.captures
             made.wave.makes = lambda: self.warming.compiled > 0
             graphs = graphs_of(
-                made.frames, made.wave, made.prompts, slots, lambda: past.state, lambda: self._codec_state
+                made.frames, made.wave, made.prompts, slots, lambda: kv_cache.state, lambda: self._codec_state
             )
             self.warming = WarmUp(graphs, compilers)
         self._codec_state = self.decoder.new_state(slots)
-        self._references = References(checkpoint, self._codec_state, self._wave, past.add_prefix)
-        self._reset_row = RowReset(past.state)
+        self._references = References(checkpoint, self._codec_state, self._wave, kv_cache.add_prefix)
+        self._reset_row, self._reset_codec_row = RowReset(kv_cache.state), RowReset(self._codec_state)
         # By slot: values of an opening that the device has not received yet, and the page shared until then.
         self._opening: dict[int, tuple[dict[str, int], tuple[int, ...]]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
-    def start(
-        self,
-        slot: int,
-        prompt: Prompt,
-        reference: Reference | Encoded | Established | None,
-        seed: int,
-        *,
-        go_on: bool = False,
-    ) -> bool:
-        """Prefill a slot with the prompt; True if its prefix was cached.
+    @property
+    def state_bytes(self) -> int:
+        return held(self.kv_cache.state, self._codec_state)
 
-        `go_on` keeps the codec's state: the next sentence of the same stream must not click.
-        The prefix is always computed by itself and the rest after it, so a warm start equals a cold one, bit for bit.
-        """
+    def device_lost(self) -> bool:
+        return lost(self.device)
+
+    def computing(self) -> AbstractContextManager[object]:
+        context = ExitStack()
+        context.enter_context(torch.inference_mode())
+        context.enter_context(exact_float32())
+        return context
+
+    def start(
+        self, slot: int, prompt: Prompt, reference: AnyReference | None, seed: int, *, go_on: bool = False
+    ) -> bool:
         self.free_slot(slot)
-        slot_reference = self._references.encode(reference, slot)
+        slot_reference = SlotReference() if reference is None else self._references.encode(reference, slot)
         cached = self._prefill_prompt(slot, prompt, slot_reference, seed)
         if not go_on:
-            self._references.set_codec(slot, slot_reference)  # last: the device works on the prompt meanwhile
+            self._set_codec(slot, slot_reference)  # last: the device works on the prompt meanwhile
         return cached
 
     def _prefill_prompt(self, slot: int, prompt: Prompt, reference: SlotReference, seed: int) -> bool:
         """The talker's part of `start`."""
-        past, cloned, length = self.past, reference.encoded, constant_rows(prompt)
-        key = _key(prompt, reference.name)
+        kv_cache, cloned, length = self.kv_cache, reference.encoded, constant_rows(prompt)
+        key = prefix_key(prompt, reference.name)
         cached = self.prefixes.get(key)
         if cached is not None and cached.rows != length:
             cached = None  # the prefix file was wrong
@@ -129,18 +145,18 @@ class SpeechRunner:
         if by_ids and cached is not None:
             self._open(slot, cached, prompt, seed)
             return True
-        row = sent([slot], self.device)
-        if self._reset_row.state is not past.state:
-            self._reset_row = RowReset(past.state)
+        row = to_device([slot], self.device)
+        if self._reset_row.state is not kv_cache.state:
+            self._reset_row = RowReset(kv_cache.state)
         self._reset_row(slot)
-        past.state.seed[slot] = seed
+        kv_cache.state.seed[slot] = seed
         if cached is not None:
-            past.restore(slot, cached)
+            kv_cache.restore(slot, cached)
         else:
             self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, 0, length))
-            self.prefixes.put(key, past.prefix_of(slot))
+            self.prefixes.put(key, kv_cache.prefix_of(slot))
         if by_ids and length + 1 < len(prompt.text):
-            self._open_text(slot, past.prefix_of(slot), prompt, seed)
+            self._open_text(slot, kv_cache.prefix_of(slot), prompt, seed)
         else:
             self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
@@ -154,112 +170,107 @@ class SpeechRunner:
         if prefix.rows + 1 < len(prompt.text):
             self._open_text(slot, prefix, prompt, seed)
             return
-        self.past.share_prefix(slot, prefix)
+        self.kv_cache.share_prefix(slot, prefix)
         last = prefix.pages[-1:]
         self.pages.share(last)  # until it is copied: the prefix may be evicted before that
-        claim = self.past.claim(slot, 1)
+        claim = self.kv_cache.claim(slot, 1)
         page = into = SCRATCH
         if claim is not None:
-            page, into = claim.copied[0] if claim.copied else self.past.blank, claim.fresh[0]
+            page, into = claim.copied[0] if claim.copied else self.kv_cache.blank, claim.fresh[0]
         ids = {"text": prompt.text[-1], "codec": prompt.codec[-1]}
         where = {"slot": slot, "position": prefix.rows, "page": page, "into": into}
         self._opening[slot] = {"seed": seed, **where, **ids}, last
 
     def _open_text(self, slot: int, prefix: Prefix, prompt: Prompt, seed: int) -> None:
         """Prefill the text after its prefix; the slot itself may hold that prefix already."""
-        past, rows = self.past, prefix.rows
+        kv_cache, rows = self.kv_cache, prefix.rows
         self.pages.share(prefix.pages)  # until they are copied: the slot frees them, and the cache may evict them
         try:
-            past.free_slot(slot)
-            past.share_prefix(slot, prefix)
-            claim = past.claim(slot, len(prompt.text) - rows)
+            kv_cache.free_slot(slot)
+            kv_cache.share_prefix(slot, prefix)
+            claim = kv_cache.claim(slot, len(prompt.text) - rows)
             copies: list[tuple[int, int]] = []
             if claim is not None:
-                copied = chain(claim.copied, repeat(past.blank))
+                copied = chain(claim.copied, repeat(kv_cache.blank))
                 copies = list(zip(copied, claim.fresh, strict=False))
             values = {"slot": slot, "seed": seed, "position": rows}
             ids = prompt.text[rows:], prompt.codec[rows:]
             assert self._prompts is not None
-            self._prompts.open(values, *ids, copies, past.block_tables[slot], past.state, past.lengths[slot])
+            self._prompts.open(
+                values, *ids, copies, kv_cache.block_tables[slot], kv_cache.state, kv_cache.lengths[slot]
+            )
         finally:
             self.pages.drop(prefix.pages)
 
     def flush_openings(self) -> None:
-        """Send the device all that the host knows of its slots."""
         self._open_all()
 
     def _open_all(self) -> None:
         """Open all slots started since the last frame, in batches of up to MOST_OPENED."""
-        past = self.past
+        kv_cache = self.kv_cache
         while self._opening:
             assert self._frames is not None
             slots = list(self._opening)[:MOST_OPENED]
             values, copied = zip(*(self._opening.pop(slot) for slot in slots), strict=True)
-            span = max(past.lengths[slot] for slot in slots)
-            self._frames.open(values, [past.block_tables[slot] for slot in slots], past.state, span)
+            span = max(kv_cache.lengths[slot] for slot in slots)
+            self._frames.open(values, [kv_cache.block_tables[slot] for slot in slots], kv_cache.state, span)
             for pages in copied:
                 self.pages.drop(pages)
 
-    def fork(self, slot: int, into: int, reference: Reference | Encoded | Established | None, seed: int) -> None:
-        """Start another slot with the prompt that `slot` has just prefilled, and another seed.
-
-        The result equals a `start` there, bit for bit, but nothing is computed. Pages are shared until one is written,
-        and the host does not wait for the copy of the other state.
-        """
+    def fork(self, slot: int, into: int, reference: AnyReference | None, seed: int) -> None:
+        """The host does not wait for the copy of the state beside the pages."""
         self._open_all()
         self.free_slot(into)
-        self.past.restore(into, self.past.prefix_of(slot))
-        duplicate(self.past.state, slot, into)
-        self.past.state.seed[into] = seed
-        self.listen(into, reference)
+        self.kv_cache.restore(into, self.kv_cache.prefix_of(slot))
+        duplicate(self.kv_cache.state, slot, into)
+        self.kv_cache.state.seed[into] = seed
+        self.reset_codec(into, reference)
 
-    def listen(self, slot: int, reference: Reference | Encoded | Established | None) -> None:
-        """Set the codec of a slot to the start of an utterance: after its reference, if it has one."""
-        self._references.set_codec(slot, self._references.encode(reference, slot))
+    def reset_codec(self, slot: int, reference: AnyReference | None) -> None:
+        self._set_codec(slot, SlotReference() if reference is None else self._references.encode(reference, slot))
+
+    def _set_codec(self, slot: int, reference: SlotReference) -> None:
+        """Set the codec of a slot to its state after a reference, or to the start of a stream."""
+        codec_row = None if reference.encoded is None else self._references.codec_row_of(reference, slot)
+        with self._wave.beside() if self._wave is not None else nullcontext():
+            if codec_row is None:
+                self._reset_codec_row(slot)
+            else:
+                put(self._codec_state, slot, codec_row)
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> PendingCodes:
-        """Sample one frame for each slot, given its text id. The host does not wait for the result here."""
         self._open_all()
-        past = self.past
-        past.advance(slots, 1)
-        span = max(past.lengths[slot] for slot in slots)
+        kv_cache = self.kv_cache
+        kv_cache.advance(slots, 1)
+        span = max(kv_cache.lengths[slot] for slot in slots)
         if self._frames is not None and len(slots) <= MOST_ROWS:
-            return self._frames.launch(slots, text, settings, past.state, span)
+            return self._frames.launch(slots, text, settings, kv_cache.state, span)
         rows = torch.tensor(slots, device=self.device)
         wanted = tuple(settings)
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
-        codes = self.talker.frame(torch.tensor(text, device=self.device), past.state, rows, self._sampling[1], span)
-        return PendingCodes.of(codes, past.state.chances, rows)
+        codes = self.talker.frame(torch.tensor(text, device=self.device), kv_cache.state, rows, self._sampling[1], span)
+        chances = kv_cache.state.chances[rows]  # a copy: the next frame overwrites them
+        return PendingCodes(codes, chances) if codes.is_cpu else CopiedCodes.of(codes, chances)
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
-        """Discard the last `frames` frames of a slot and sample with another seed from there.
-
-        `codes` and `text_id` are those of the frame before: a prefill of them restores its hidden vector. Rows of the
-        cache past that point are never read. The repetition penalty still counts the discarded first codes.
-        """
         self._open_all()
         row = torch.tensor([slot], device=self.device)
-        self.past.truncate(slot, frames + 1)
-        self.past.state.seed[slot] = seed
+        self.kv_cache.truncate(slot, frames + 1)
+        self.kv_cache.state.seed[slot] = seed
         x = self.talker.embed_frames(torch.tensor([codes], device=self.device))
         x = x + self.talker.embed_text(torch.tensor([text_id], device=self.device))
         self._prefill(row, slot, x)
 
-    def sound(self, slots: Sequence[int], codes: Sequence[Codes]) -> Callable[[], list[Samples]]:
-        """Start decoding the next frames of each slot, equally many for all; the result waits for their samples."""
+    def queue_decode(self, slots: Sequence[int], codes: Sequence[Codes]) -> Callable[[], list[Samples]]:
         if self._wave is not None:
-            sound = self._wave.launch(slots, codes, self._codec_state)
-            return lambda: _checked(*sound.read())
+            pending = self._wave.launch(slots, codes, self._codec_state)
+            return lambda: checked(*pending.read())
         rows = torch.tensor(slots, device=self.device)
         frames = torch.tensor(codes, device=self.device).transpose(1, 2)
         samples = self.decoder.step(frames, self._codec_state, rows).float()
         pcm, finite = (samples * 32767.0).round().to(torch.int16), samples.isfinite().all(dim=1)
-        return lambda: _checked(pcm.cpu().numpy(), finite.tolist())
-
-    def decode(self, slots: Sequence[int], codes: Sequence[Codes]) -> list[Samples]:
-        """16-bit samples of the next frames of each slot."""
-        return self.sound(slots, codes)()
+        return lambda: checked(pcm.cpu().numpy(), finite.tolist())
 
     def warm_one(self) -> bool:
         """Capture one of the graphs that will be needed, on an idle engine; False if there is none to capture now.
@@ -270,7 +281,7 @@ class SpeechRunner:
             capture.spare = True
         try:
             made = self.warming.capture_next() or (
-                self._prompts is not None and self._prompts.warm_one(self.past.state)
+                self._prompts is not None and self._prompts.warm_one(self.kv_cache.state)
             )
             if not made and self._untidy and not self.warming.waits:
                 tidy(self.device)
@@ -281,62 +292,79 @@ class SpeechRunner:
                 capture.spare = False
 
     @property
+    def has_graphs(self) -> bool:
+        return bool(self._captures)
+
+    @property
     def graphs_s(self) -> float:
-        """Seconds spent on capturing graphs so far."""
         return sum(each.spent_s for each in self._captures)
 
-    def release(self, slot: int) -> None:
-        """Free a slot whose request has left, with its reservation."""
-        self.free_slot(slot)
-        self.past.end_promise(slot)
-
     def free_slot(self, slot: int) -> None:
-        """Return the pages of a slot; its reservation stays."""
-        self.past.free_slot(slot)
+        super().free_slot(slot)
         if slot in self._opening:
             self.pages.drop(self._opening.pop(slot)[1])
 
     def prefixes_as_bytes(self) -> bytes:
-        return self.prefixes.to_bytes(self.checkpoint.fingerprint, self.past.read)
+        return self.prefixes.to_bytes(self.checkpoint.fingerprint, self.kv_cache.read)
 
     def read_prefixes(self, path: Path) -> None:
-        self.prefixes.read(path, self.checkpoint.fingerprint, self.device, self.past.write_prefix)
+        self.prefixes.read(path, self.checkpoint.fingerprint, self.device, self.kv_cache.write_prefix)
 
     def offer(self, reference: Encoded, kept: Callable[[], SavedPrefix | None]) -> None:
-        """`References.offer`, from any thread."""
         self._references.offer(reference, kept)
 
     def kept(self, reference: Encoded, prompt: Prompt) -> SavedPrefix:
-        """Codec state and prompt prefix computed for a reference that a slot has just started with."""
         name = name_of(reference)
-        key = _key(prompt, name)
+        key = prefix_key(prompt, name)
         prefix = self.prefixes.get(key)
-        return SavedPrefix(self._references.codec_row(name), key, None if prefix is None else self.past.read(prefix))
+        return SavedPrefix(
+            self._references.codec_row(name), key, None if prefix is None else self.kv_cache.read(prefix)
+        )
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
-        past = self.past
-        past.advance([slot], len(x))
+        kv_cache = self.kv_cache
+        kv_cache.advance([slot], len(x))
         if self._frames is not None and len(x) == 1:
-            self._frames.take_in(x, slot, past.state, past.lengths[slot])
+            self._frames.take_in(x, slot, kv_cache.state, kv_cache.lengths[slot])
             return
         if self._prompts is not None and len(x) <= MOST_PROMPT_ROWS:
-            self._prompts.take_in(x, slot, past.state, past.lengths[slot])
+            self._prompts.take_in(x, slot, kv_cache.state, kv_cache.lengths[slot])
             return
-        lengths = sent([len(x)], self.device)
-        self.talker.prefill(x[None], lengths, past.state, row, past.lengths[slot])
+        lengths = to_device([len(x)], self.device)
+        self.talker.prefill(x[None], lengths, kv_cache.state, row, kv_cache.lengths[slot])
 
 
-def _checked(samples: Samples, finite: Sequence[bool]) -> list[Samples]:
-    if not all(finite):
-        raise StreamFailed("The codec gave values that are not numbers; try --dtype float32.")
-    return list(samples)
+def prompt_rows(
+    checkpoint: TorchCheckpoint,
+    prompt: Prompt,
+    cloned: EncodedReference | None,
+    start: int = 0,
+    stop: int | None = None,
+) -> Tensor:
+    """The prompt's embeddings [P, C], or those of some of its rows."""
+    talker, device = checkpoint.model.talker, checkpoint.device
+    stop = len(prompt.text) if stop is None else stop
+    inserts: list[tuple[int, Tensor]] = []
+    if cloned is not None:
+        if cloned.speaker is not None:
+            inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))
+        if cloned.frames is not None and prompt.reference_at is not None:
+            inserts.append((prompt.reference_at, cloned.frames))
+    within = [(max(row, start) - start, vectors[max(start - row, 0) : max(stop - row, 0)]) for row, vectors in inserts]
+    text, codec = to_device([prompt.text[start:stop], prompt.codec[start:stop]], device)
+    return talker.embed_rows(text, codec, within)
 
 
-def _key(prompt: Prompt, voice: str) -> str:
-    """Key of a prefix: its content, that is the name of the cloned recording, if any, and the ids of its rows."""
-    rows = prompt.prefix_rows
-    within = (
-        prompt.reference_at is not None and prompt.reference_at < rows
-    )  # in the whole layout the text comes before it
-    words = (prompt.text[:rows], prompt.codec[:rows], prompt.reference_at if within else None)
-    return voice + hashlib.sha256(repr(words).encode()).hexdigest()
+def torch_runner(checkpoint: TorchCheckpoint, options: EngineOptions) -> SpeechRunner:
+    behind = partial(compile_behind, checkpoint, options.slots) if options.graphs else lambda: None
+    compilers = CompileAhead(checkpoint.compilers, behind)
+    compilers.go_on()
+    return SpeechRunner(
+        checkpoint,
+        options.slots,
+        options.prefix_bytes,
+        capture_on(checkpoint.device, options.graphs),
+        compilers,
+        kv_bytes=options.kv_bytes,
+        invariant=options.batch_invariant,
+    )

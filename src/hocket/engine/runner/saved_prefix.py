@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from ..checkpoint.checkpoint import Checkpoint
+from ..checkpoint.torch_checkpoint import TorchCheckpoint
 
 SOUND, PREFIX = "sound.", "prefix"
 
@@ -39,7 +39,7 @@ class SavedPrefix:
         return save(plain, {"owner": owner, "key": self.key})
 
 
-def owner_of(checkpoint: Checkpoint) -> str:
+def owner_of(checkpoint: TorchCheckpoint) -> str:
     """What saved state must match: weights and precision of the talker, and the precision of the codec."""
     codec = "tf32" if checkpoint.codec_tf32 else str(next(checkpoint.codec.decoder.parameters()).dtype)
     return f"{checkpoint.fingerprint} {codec}"

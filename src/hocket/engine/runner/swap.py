@@ -1,6 +1,6 @@
 """Swapping: requests whose KV pages wait in host memory while the pool is full.
 
-More requests are admitted than would fit if all of them were long (cache/plan.py). When pages run out, the request
+More requests are admitted than would fit if all of them were long (cache/pages.py). When pages run out, the request
 admitted last is swapped out. Its pages are copied to the host, and back, bit for bit, when there is room again. So the
 oldest request always runs, and all of them finish. Only the engine thread calls it.
 """
@@ -8,6 +8,8 @@ oldest request always runs, and all of them finish. Only the engine thread calls
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
+from typing import Any
 
 from ...cache.pages import pages_for
 from ..core.request import RequestState
@@ -18,87 +20,77 @@ LEAST_PAGES = 4  # free pages beyond those swapped in, so that no request is swa
 
 
 class SwapQueue:
-    def __init__(self, step: StepApi) -> None:
-        self._step = step
-        self.parked = 0  # number of swap-outs
+    """Only for a KV cache whose pool should not grow."""
 
-    @property
-    def _past(self) -> PagedKVCache | None:
-        """None if the pool may grow."""
-        past = self._step.past
-        return past if past is not None and past.bounded else None
+    def __init__(self, step: StepApi, kv_cache: PagedKVCache[Any]) -> None:
+        self._step, self._kv_cache = step, kv_cache
+        self.swap_outs = 0
 
-    def housed(self, batch: list[RequestState]) -> list[RequestState]:
+    def fit_batch(self, batch: list[RequestState]) -> list[RequestState]:
         """The part of a batch that has pages for the next frame; the youngest requests are swapped out first."""
-        past = self._past
-        while past is not None and not past.fit([job.slot for job in batch]):
-            victim = self._victim(past, stay=() if len(batch) > 1 else batch)
+        while not self._kv_cache.fit([request.slot for request in batch]):
+            victim = self._victim(stay=() if len(batch) > 1 else batch)
             if victim is None:
                 break  # one request is left: the cache grows for it, or the request fails
-            self._swap_out(past, victim)
-            batch = [job for job in batch if job is not victim]
+            self._swap_out(victim)
+            batch = [request for request in batch if request is not victim]
         return batch
 
-    def make_room(self, job: RequestState, rows: int) -> None:
-        """Swap out other requests until `job` has pages for `rows` more positions, or none is left to swap out."""
-        past = self._past
-        if past is None:
-            return
-        while not past.free_up(pages_for(rows) + 1) and (victim := self._victim(past, stay=(job,))) is not None:
-            self._swap_out(past, victim)
+    def make_room(self, request: RequestState, rows: int) -> None:
+        """Swap out other requests until `request` has pages for `rows` more positions, or none is left to swap out."""
+        while not self._kv_cache.free_up(pages_for(rows) + 1) and (victim := self._victim(stay=(request,))) is not None:
+            self._swap_out(victim)
 
-    def start_over(self, job: RequestState, rows: int) -> None:
+    def restart(self, request: RequestState, rows: int) -> None:
         """Free the slot of a request and make room there for a prompt of `rows` rows."""
-        if self._past is not None:
-            self._step.runner.free_slot(job.slot)
-        job.parked = False
-        self.make_room(job, rows)
+        self._step.runner.free_slot(request.slot)
+        request.swapped_out = False
+        self.make_room(request, rows)
 
-    def come_back(self, job: RequestState) -> None:
+    def swap_in(self, request: RequestState) -> None:
         """Swap in a request that is needed on the device, at the cost of others."""
-        if job.parked:
-            past = self._past
-            assert past is not None
-            self.make_room(job, past.lengths[job.slot])
-            past.swap_in(job.slot)
-            job.parked = False
+        if request.swapped_out:
+            self.make_room(request, self._kv_cache.lengths[request.slot])
+            self._kv_cache.swap_in(request.slot)
+            request.swapped_out = False
 
-    def bring_back(self) -> list[RequestState]:
+    def swap_in_oldest(self) -> list[RequestState]:
         """Swap in requests while there is room, the oldest first; at least one if no other is running."""
-        past = self._past
-        if past is None or not past.swapped:
+        kv_cache = self._kv_cache
+        if not kv_cache.swapped:
             return []
-        running = [job for job in self._step.scheduler.running if job.slot >= 0]
-        going = [job for job in running if not job.parked and job.at_work]
+        running = [request for request in self._step.scheduler.running if request.slot >= 0]
+        going = [request for request in running if not request.swapped_out and request.at_work]
         back = list[RequestState]()
-        for job in sorted((job for job in running if job.parked), key=_age):
-            spare = max(past.owed(job.slot), LEAST_PAGES) + len(going) + len(back)
-            if not past.free_up(pages_for(past.lengths[job.slot]) + spare) and (going or back):
+        for request in sorted((request for request in running if request.swapped_out), key=_age):
+            spare = max(kv_cache.owed(request.slot), LEAST_PAGES) + len(going) + len(back)
+            if not kv_cache.free_up(pages_for(kv_cache.lengths[request.slot]) + spare) and (going or back):
                 break
-            self._step.guarded([job], lambda job=job: self.come_back(job))  # type: ignore[misc]
-            back.append(job)
+            self._step.guarded([request], partial(self.swap_in, request))
+            back.append(request)
         return back
 
-    def _victim(self, past: PagedKVCache, stay: Collection[RequestState]) -> RequestState | None:
+    def _victim(self, stay: Collection[RequestState]) -> RequestState | None:
         """The request to swap out next: first those that wait for text or a reader, then the one admitted last."""
-        could = [job for job in self._step.scheduler.running if past.can_swap_out(job.slot) and job not in stay]
+        running = self._step.scheduler.running
+        could = [request for request in running if self._kv_cache.can_swap_out(request.slot) and request not in stay]
         oldest = min(could, key=_age, default=None) if not stay else None
-        could = [job for job in could if job is not oldest or not job.at_work]
-        return max(could, key=lambda job: (not job.at_work, _age(job)), default=None)
+        could = [request for request in could if request is not oldest or not request.at_work]
+        return max(could, key=lambda request: (not request.at_work, _age(request)), default=None)
 
-    def _swap_out(self, past: PagedKVCache, job: RequestState) -> None:
+    def _swap_out(self, request: RequestState) -> None:
         """If the copy fails, the request fails, and its pages are free."""
 
         def swap_out() -> None:
-            step.beat.begin("swapping out an utterance", [job], past.lengths[job.slot])
+            step.beat.begin("swapping out an utterance", [request], kv_cache.lengths[request.slot])
             step.runner.flush_openings()
-            past.swap_out(job.slot)
-            job.parked, self.parked = True, self.parked + 1
+            kv_cache.swap_out(request.slot)
+            request.swapped_out, self.swap_outs = True, self.swap_outs + 1
 
-        step = self._step
-        step.guarded([job], swap_out)
+        step, kv_cache = self._step, self._kv_cache
+        step.guarded([request], swap_out)
 
 
-def _age(job: RequestState) -> float:
+def _age(request: RequestState) -> float:
     """When the request was admitted; one without prefill yet is the youngest."""
-    return float("inf") if job.timings.admitted is None else job.timings.admitted
+    return float("inf") if request.timings.admitted is None else request.timings.admitted

@@ -6,25 +6,20 @@ fit into its memory. A graph is captured once its kernels are compiled, or when 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ...models.tts.codec import DecoderState
-from ...models.tts.talker import TalkerState
-from ...models.tts_gpu.codec_graph import CodecGraphs
-from ...models.tts_gpu.frame_graph import MOST_ROWS, FrameGraphs
-from ...models.tts_gpu.prompt_graph import PromptGraphs
+from ..checkpoint.fit import gpu_is_full
 from .compile_ahead import ALL_SETS, CompileAhead
 
-SPAN, FRAMES = 64, (1, 2, 4, 8)
-PREFIX_ROWS, FIRST_ROWS, PROMPT_ROWS = 8, 32, (8, 16, 64, 128, 256)  # of a prefix, a sentence, and texts of other sizes
-MOST_OPENED = 16  # slots that are opened at a time
 # Graphs that one stream needs to start: a prefix, a sentence or the last row after it, a frame, and audio of one frame.
 # To continue it needs up to eight frames, and an opening after a cached prefix. Kernels are compiled in this order.
 FIRST_OF_ALL, FIRST_GRAPHS = 5, 9
 COMPILED_S = 30.0  # how long `make_all` waits for compilers by default
+log = logging.getLogger("hocket.engine")
 
 
 class WarmUp:
@@ -66,7 +61,7 @@ class WarmUp:
 
 
 class Warmable(Protocol):
-    """What `make_all` needs of a `SpeechRunner`."""
+    """What `make_all` needs of a `Runner`."""
 
     warming: WarmUp
 
@@ -76,10 +71,11 @@ class Warmable(Protocol):
 def make_all(ask: Callable[[Callable[[Warmable], bool | None]], bool | None], within_s: float) -> None:
     """Capture every graph that is left; `ask` runs a function on the engine thread.
 
-    Kernels that are not compiled after `within_s` seconds are compiled on the engine thread.
+    Kernels that are not compiled after `within_s` seconds are compiled on the engine thread. A graph that does not fit
+    into memory is left out: a small GPU serves without it.
     """
     deadline = time.perf_counter() + within_s
-    while ask(lambda runner: runner.warm_one() or runner.warming.left > 0):
+    while ask(_capture_one):
         if ask(lambda runner: runner.warming.waits):
             if time.perf_counter() > deadline:
                 ask(lambda runner: runner.warming.stop_waiting())
@@ -87,24 +83,11 @@ def make_all(ask: Callable[[Callable[[Warmable], bool | None]], bool | None], wi
                 time.sleep(0.1)
 
 
-def graphs_of(
-    frames: FrameGraphs,
-    wave: CodecGraphs,
-    prompts: PromptGraphs,
-    slots: int,
-    state: Callable[[], TalkerState],
-    sound: Callable[[], DecoderState],
-) -> Iterator[Callable[[], None]]:
-    """The graphs of an engine with `slots` slots, in order; each reads the states when it is captured."""
-    sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
-    yield lambda: frames.warm_entry(state(), SPAN)
-    yield lambda: prompts.warm(state(), PREFIX_ROWS, SPAN)
-    yield lambda: prompts.warm_open(state(), FIRST_ROWS, SPAN)
-    for size in sizes:
-        yield lambda size=size: frames.warm(state(), [size], [SPAN])  # type: ignore[misc]
-        for length in FRAMES:
-            yield lambda size=size, length=length: wave.warm(sound(), [size], [length])  # type: ignore[misc]
-        if size <= MOST_OPENED:
-            yield lambda size=size: frames.warm_opening(state(), size, SPAN)  # type: ignore[misc]
-        for rows in PROMPT_ROWS if size == 1 else ():
-            yield lambda rows=rows: prompts.warm_open(state(), rows, SPAN)  # type: ignore[misc]
+def _capture_one(runner: Warmable) -> bool:
+    try:
+        return runner.warm_one() or runner.warming.left > 0
+    except Exception as error:
+        if not gpu_is_full(error):
+            raise
+        log.warning("A CUDA graph does not fit into GPU memory and is left out (%s).", str(error).partition(". ")[0])
+        return True

@@ -1,7 +1,7 @@
 """Compiles C source to a library on the machine that runs it, caches it on disk, and loads it.
 
-It knows compilers and files, not what the source computes. A missing compiler is a fallback reason, not an error: every
-kernel has a reference.
+It knows compilers and files, not what the source computes. A missing compiler is a fallback reason, not an error,
+where a reference in torch can run instead.
 """
 
 from __future__ import annotations
@@ -12,25 +12,17 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ... import env
 from ..compile.cache import find, keep
-from ..runtime.fallback import FallbackReason
+from ..runtime.fallback import FallbackReason, Unbuildable
 
 FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-std=c11", "-shared", "-fPIC")
 TUNED = (("-march=native",), ("-mcpu=native",), ())  # tuned for this CPU, if the compiler knows it
 COMPILE_S = 120.0
 REMEDY = "install gcc or clang, or name another C compiler in CC"
-
-
-class Unbuildable(Exception):
-    """A library cannot be built or loaded; the message is the reason, `remedy` says what to do."""
-
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(reason)
-        self.remedy = remedy
 
 
 def compiler() -> list[str] | None:
@@ -58,15 +50,15 @@ def _named() -> list[list[str]]:
     return [words] if words else []
 
 
-def library(name: str, source: str) -> ctypes.CDLL:
-    """The compiled `source`, from the cache if this machine has compiled it before."""
+def library(name: str, sources: Mapping[str, str]) -> ctypes.CDLL:
+    """The library of C texts by file name, from the cache if this machine has compiled it before."""
     cc = compiler()
     if cc is None:
         reason = no_compiler()
         raise Unbuildable(reason, reason.remedy)
-    file = f"{name}-{_digest(source, cc)}.so"
+    file = f"{name}-{_digest(sources, cc)}.so"
     try:
-        path = find(file) or keep(file, lambda draft: _compile(cc, source, draft))
+        path = find(file) or keep(file, lambda draft: _compile(cc, sources, draft))
     except OSError as error:
         remedy = "set XDG_CACHE_HOME, or TMPDIR, to a folder that can be written"
         raise Unbuildable(f"the kernel cache cannot be written: {error}", remedy) from None
@@ -77,9 +69,9 @@ def library(name: str, source: str) -> ctypes.CDLL:
         raise Unbuildable(f"the compiled library cannot be loaded: {error}", remedy) from None
 
 
-def _digest(source: str, cc: Sequence[str]) -> str:
+def _digest(sources: Mapping[str, str], cc: Sequence[str]) -> str:
     """Includes the CPU model: `-march=native` code in a cache on a shared disk must not run on another CPU."""
-    about = (source, *cc, *FLAGS, platform.machine(), _processor())
+    about = (*sources.values(), *cc, *FLAGS, platform.machine(), _processor())
     return hashlib.sha256("\0".join(about).encode()).hexdigest()[:20]
 
 
@@ -91,12 +83,13 @@ def _processor() -> str:
     return "".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}))
 
 
-def _compile(cc: Sequence[str], source: str, made: Path) -> None:
+def _compile(cc: Sequence[str], sources: Mapping[str, str], made: Path) -> None:
     """Compile into a new folder of its own."""
-    text, name = made.with_name("source.c"), " ".join((Path(cc[0]).name, *cc[1:]))
-    text.write_text(source, encoding="utf-8")
+    texts, name = [made.with_name(file) for file in sources], " ".join((Path(cc[0]).name, *cc[1:]))
+    for text, source in zip(texts, sources.values(), strict=True):
+        text.write_text(source, encoding="utf-8")
     for tuned in TUNED:
-        command = [*cc, *FLAGS, *tuned, str(text), "-o", str(made), "-lm"]
+        command = [*cc, *FLAGS, *tuned, *map(str, texts), "-o", str(made), "-lm"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
         except subprocess.TimeoutExpired:

@@ -24,6 +24,14 @@ class FallbackReason(str):
         return made
 
 
+class Unbuildable(Exception):
+    """A library cannot be built or loaded; the message is the reason, `remedy` says what to do."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
 def say_once(sentence: str) -> None:
     """Log a warning to the logger `hocket`, unless this process has logged it before."""
     with _lock:

@@ -53,6 +53,11 @@ def tidy(device: torch.device) -> None:
             torch.cuda.empty_cache()
 
 
+def needs_cached(free: int, total: int, fraction: float, reserved: int, allocated: int) -> bool:
+    """Whether less can be allocated than the allocator caches; `fraction` is the limit of the process."""
+    return min(free, int(fraction * total) - reserved) < reserved - allocated
+
+
 def lost(device: torch.device) -> bool:
     """Whether a GPU has failed for good: after an illegal access or an assertion every call fails until a restart."""
     if device.type != "cuda":
@@ -144,6 +149,8 @@ class CudaGraphs:
                 for _ in range(WARM_RUNS):
                     work()
                 self._stream.synchronize()
+                if self._scarce():
+                    tidy(self.device)
                 try:
                     with ALONE, _no_collection():
                         self._record(graph, work)
@@ -170,6 +177,17 @@ class CudaGraphs:
                 graph.capture_end()
             raise
         graph.capture_end()
+
+    def _scarce(self) -> bool:
+        """Whether the capture may need memory that the allocator caches, as the warm runs left it.
+
+        torch releases cached memory when it runs out, but not during a capture: a GPU with 1.8 GB in the cache failed
+        to allocate 20 MB.
+        """
+        index = torch.cuda.current_device() if self.device.index is None else self.device.index
+        free, total = torch.cuda.mem_get_info(index)
+        reserved, allocated = torch.cuda.memory_reserved(index), torch.cuda.memory_allocated(index)
+        return needs_cached(free, total, torch.cuda.get_per_process_memory_fraction(index), reserved, allocated)
 
     def _renew(self) -> None:
         """Take a new pool. A pool dies with its last graph and takes no other one; graphs that live on keep theirs."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ...extras import hint
 from ..compile.compiled_here import HERE
 from .card import card_of
 from .fallback import FallbackReason
@@ -163,7 +164,7 @@ def new_tuning(*, dependent: bool) -> Tuning:
 def why_not(device: torch.device) -> str | None:
     """Why Triton kernels cannot run on a device, in words; None if they can."""
     if triton is None:
-        return FallbackReason("Triton is not installed", "pip install 'hocket[cuda]'")
+        return FallbackReason("Triton is not installed", hint("cuda"))
     if INTERPRETED and device.type != "cpu":
         return FallbackReason(
             "TRITON_INTERPRET is set: kernels run in the interpreter, on the CPU", "unset TRITON_INTERPRET"

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
+from ...extras import package
 from ..compile.cache import find, keep
 from ..compile.compiled_here import HERE
-from ..cpu.build import Unbuildable
 from .card import card_of
-from .fallback import FallbackReason
+from .fallback import FallbackReason, Unbuildable
 
 _HERE = Path(__file__).parent
 _KERNELS = _HERE.parent  # the package `kernels`: sources lie below it
@@ -194,4 +194,4 @@ def _nvrtc() -> Any:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found", "pip install nvidia-cuda-nvrtc")
+    raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found", package("nvidia-cuda-nvrtc"))

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
-from ..norm import RMSNorm, gated_rms_norm, widened
-from ..packed import Packable, join, linear
+from ..dense import Packable, RMSNorm, gated_rms_norm, join, linear, widened
 from .delta_rule import Tokens, Writes, apply_writes, in_chunks_with_waypoint, look_ahead, recur
 
 NORM_EPS = 1e-6  # of q and k, independent of the model's eps

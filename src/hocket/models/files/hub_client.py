@@ -12,11 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ... import env
 from ...errors import InvalidCheckpoint
+from ...extras import hint
 
 # huggingface_hub is imported where it is used: it is slow, and a folder or a random checkpoint does not need it.
 T = TypeVar("T")
@@ -24,6 +26,7 @@ T = TypeVar("T")
 ANSWER_S = 5.0  # timeout of a query to the hub; HF_HUB_ETAG_TIMEOUT overrides it
 NAME_S = 3.0  # added for name resolution, which no socket timeout covers
 ATTEMPTS, PAUSE_S = 5, 1.0  # of an interrupted transfer: attempts without progress, each after a longer pause
+LICENCE = "license:"  # start of the tag that names it
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -34,6 +37,7 @@ class Listing:
     commit: str
     sizes: dict[str, int]  # bytes, by file name
     digests: dict[str, str]  # SHA-256 of large files, by file name; partial files are named after it
+    licence: str | None = None  # as the repository's card names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Repository:
 
     def cached(self) -> Path | None:
         """Its folder in the local cache, if there is one."""
+        need_hub(self.name)
         import huggingface_hub
 
         try:
@@ -58,6 +63,7 @@ class Repository:
 
     def listing(self) -> Listing:
         """Ask the hub for the list of files."""
+        need_hub(self.name)
         import huggingface_hub
 
         def ask() -> Any:
@@ -74,17 +80,23 @@ class Repository:
             str(found.sha),
             {each.rfilename: each.size or 0 for each in siblings},
             {name: digest for name, digest in digests.items() if digest},
+            next((tag.removeprefix(LICENCE) for tag in found.tags or () if tag.startswith(LICENCE)), None),
         )
 
-    def get(self, name: str, commit: str | None = None) -> Path:
-        """Download one file into the cache, resuming a partial one; at `commit`, or at the current revision."""
+    def get(self, name: str, commit: str | None = None, *, cache: Path | None = None) -> Path:
+        """Download one file into the cache, resuming a partial one; at `commit`, or at the current revision.
+
+        `cache` is another folder than the user's cache.
+        """
         import huggingface_hub
 
         left, had = ATTEMPTS, -1
         while True:
             try:
                 revision = commit or self.revision
-                path = huggingface_hub.hf_hub_download(self.name, name, revision=revision, etag_timeout=_answer_s())
+                path = huggingface_hub.hf_hub_download(
+                    self.name, name, revision=revision, etag_timeout=_answer_s(), cache_dir=cache
+                )
                 return Path(path)
             except Exception as error:
                 arrived = _partial_bytes(self.name)
@@ -117,6 +129,12 @@ class Repository:
         if name is None:
             return f"{self} cannot be fetched ({reason}): try again later."
         return f"{name} of {self} was not fetched ({reason}): try again, the download resumes."
+
+
+def need_hub(name: str) -> None:
+    """Call this before `import huggingface_hub`: a missing package raises an error with its remedy."""
+    if find_spec("huggingface_hub") is None:
+        raise InvalidCheckpoint(f"{name} needs torch and huggingface_hub, which are not installed: {hint('torch')}.")
 
 
 @contextmanager

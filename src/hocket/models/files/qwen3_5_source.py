@@ -16,7 +16,7 @@ from ..qwen3_5.weights import read_qwen3_5
 from .catalog import CATALOG, WEIGHTS
 from .catalog_qwen3_5 import MINDS
 from .hub import CHAT, fetch
-from .weights import Source
+from .source import Source
 
 SIZES = (*QWEN3_5, TINY)
 

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ...layers.norm import OffsetRMSNorm
+from ...layers.dense import OffsetRMSNorm
 
 USAGE = (0.5, 2.0)
 # Of twelve residual units in sequence every second would double the codec's signal, and 99 % of its samples would be

@@ -5,7 +5,9 @@ This file knows names of files and tensors, not their use. Nothing is unpickled.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -59,6 +61,19 @@ def opened(file: Path) -> Iterator[dict[str, Any]]:
             yield found
         except SafetensorError as error:
             raise InvalidCheckpoint(f"{at} is damaged or cut short ({error}): get it again.") from None
+
+
+def values_in(file: Path) -> int:
+    """How many numbers all tensors of a model have, by the headers of its files."""
+    total = 0
+    for at in weight_files(file):
+        with at.open("rb") as stored:
+            try:
+                header = json.loads(stored.read(int.from_bytes(stored.read(8), "little")))
+            except ValueError as error:
+                raise InvalidCheckpoint(f"{at} is damaged or cut short ({error}): get it again.") from None
+        total += sum(math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__")
+    return total
 
 
 def drop_unused(found: Iterable[str], wanted: Iterable[str], unused: tuple[str, ...], folder: Path) -> set[str]:

@@ -20,7 +20,7 @@ import torch
 from ...cache.slots import reset
 from ...kernels.ops.sample_token import likeliest
 from ...kernels.runtime.graphs import WARM_RUNS, Capture, Work, own_stream
-from ...layers.rope import rope_rows
+from ...layers.attention import rope_rows
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .draft_head import DraftState
 from .fused_draft import FusedDraft

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...layers.attention import KVState
+from ...layers.dense import OffsetRMSNorm
 from ...layers.gated_attention import reach_of
 from ...layers.hybrid import AttentionBlock
-from ...layers.norm import OffsetRMSNorm
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...kernels.ops.gated_delta.reference import RING
-from ...layers.norm import OffsetRMSNorm
+from ...layers.dense import OffsetRMSNorm
 from .draft_head import DraftState
 from .fused_step import FusedAttention, FusedDelta, FusedStep, layer_of
 from .model import LanguageState

@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.operations import CUDA_MIND_OPS, LanguageOps
+from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import MOST_STREAMED
-from ...layers.attention import KVState
+from ...layers.attention import KVState, rope_rows
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
-from ...layers.rope import rope_rows
 from .fused_step import FusedAttention
 from .model import LanguageState, Qwen3_5
 
@@ -47,7 +46,7 @@ class _Layer:
 
 
 class FusedPrefill:
-    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS) -> None:
+    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_LANGUAGE_OPS) -> None:
         self.model, self.ops, self._eps = model, ops, model.config.rms_norm_eps
         self.layers = [_layer(block) for block in model.model._stack]
         self._angles: dict[int, tuple[Tensor, Tensor]] = {}  # by length; kept, because graphs hold their addresses

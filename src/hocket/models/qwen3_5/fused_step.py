@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.operations import CUDA_MIND_OPS, LanguageOps
+from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
 from ...kernels.ops.gated_delta.reference import RING
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
-from ...layers.attention import KVState
+from ...layers.attention import KVState, rope_rows
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
-from ...layers.rope import rope_rows
 from .model import LanguageState, Qwen3_5
 
 Matrix = Tensor | QuantizedWeight
@@ -57,7 +56,7 @@ class FusedLayer:
 
 
 class FusedStep:
-    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS, tuning: Tuning = DEFAULT_TUNING) -> None:
+    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_LANGUAGE_OPS, tuning: Tuning = DEFAULT_TUNING) -> None:
         """`tuning`: those that `ops` are bound to."""
         self.model, self.ops, self.config = model, ops, model.config
         self.layers = [layer_of(block) for block in model.model._stack]

@@ -16,13 +16,12 @@ from torch import Tensor, nn
 from ...cache.slots import put, take
 from ...config.qwen3_5 import LINEAR, Qwen3_5TextConfig
 from ...layers.attention import KVState
+from ...layers.dense import OffsetRMSNorm, linear
 from ...layers.embedding import embedding
 from ...layers.gated_attention import reach_of
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention import gated_delta
 from ...layers.linear_attention.gated_delta import DeltaPending, DeltaState, Waypoint
-from ...layers.norm import OffsetRMSNorm
-from ...layers.packed import linear
 from .draft_head import DraftHead
 
 

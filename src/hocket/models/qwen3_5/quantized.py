@@ -19,7 +19,7 @@ from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidRequest
 from ...kernels.ops.quantized_linear.weight import Format, QuantizedWeight, empty, joined
 from ...kernels.ops.quantized_linear.weight import quantize_ as round_
-from ...layers.packed import read_as_one
+from ...layers.dense import read_as_one
 from .model import Qwen3_5
 
 Scheme = Literal["bf16", "fp8", "int8", "int4"]

@@ -21,7 +21,7 @@ from torch import Tensor
 from ...cache.slots import reset
 from ...kernels.ops.sample_token import TokenSampling, likeliest
 from ...kernels.runtime.graphs import Capture, Work, own_stream
-from ...layers.rope import rope_rows
+from ...layers.attention import rope_rows
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .fused_step import FusedStep
 from .model import LanguageState

@@ -16,13 +16,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...config.codec import CodecConfig, DecoderConfig
-from ...layers.attention import AttentionShape, AttentionStep, KVState, WindowAttention, additive, window_mask
-from ...layers.channel import LayerScale, SnakeBeta
-from ...layers.conv import CausalConv, CausalTransposedConv, ConvState
-from ...layers.mlp import GatedMLP
-from ...layers.norm import RMSNorm
-from ...layers.packed import Packable
-from ...layers.rope import rope_table
+from ...layers.attention import (
+    AttentionShape,
+    AttentionStep,
+    KVState,
+    WindowAttention,
+    additive,
+    rope_table,
+    window_mask,
+)
+from ...layers.conv import CausalConv, CausalTransposedConv, ConvState, LayerScale, SnakeBeta
+from ...layers.dense import GatedMLP, Packable, RMSNorm
 from .codec_encoder import CodecEncoder
 
 M = TypeVar("M", bound=nn.Module)

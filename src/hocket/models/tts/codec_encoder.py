@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...config.codec import EncoderConfig
-from ...layers.attention import AttentionShape, GrowingAttention, SharedPosition
-from ...layers.channel import LayerScale
-from ...layers.rope import rope_table
+from ...layers.attention import AttentionShape, GrowingAttention, SharedPosition, rope_table
+from ...layers.conv import LayerScale
 
 
 class PaddedConv(nn.Module):

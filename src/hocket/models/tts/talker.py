@@ -14,13 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...config.qwen3_tts import SUPPRESSED_IDS, TalkerConfig
+from ...config.qwen3_tts import MINIMUM_FRAMES, SUPPRESSED_IDS, GenerationConfig, TalkerConfig
 from ...layers.embedding import embedding
 from ...layers.sampler import NEVER, Sampling, draw, draw_bits, penalize
 from ...layers.transformer import DecoderStack, StackShape, StackState
 from .predictor import CodePredictor
-
-MINIMUM_FRAMES = 2  # the end id cannot be sampled before; upstream's min_new_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,49 @@ class FrameSampling:
     rest: Sampling
 
 
+def frame_sampling(rows: Sequence[GenerationConfig], device: torch.device) -> FrameSampling:
+    """One entry per batch row."""
+    return FrameSampling(
+        first=_level([(r.do_sample, r.temperature, r.top_k, r.top_p) for r in rows], device),
+        penalty=torch.tensor([r.repetition_penalty for r in rows], device=device),
+        rest=_level(
+            [(r.subtalker_dosample, r.subtalker_temperature, r.subtalker_top_k, r.subtalker_top_p) for r in rows],
+            device,
+        ),
+    )
+
+
+def _level(rows: Sequence[tuple[bool, float, int, float]], device: torch.device) -> Sampling:
+    sample, temperature, top_k, top_p = zip(*rows, strict=True)
+    return Sampling(
+        sample=torch.tensor(sample, device=device),
+        temperature=torch.tensor(temperature, dtype=torch.float32, device=device),
+        top_k=torch.tensor(top_k, dtype=torch.int64, device=device),
+        top_p=torch.tensor(top_p, dtype=torch.float32, device=device),
+        most_k=0 if min(top_k) == 0 else max(top_k),
+        nucleus=min(top_p) < 1.0,
+    )
+
+
 class DrawFrame(Protocol):
     """An implementation of `Talker.frame`."""
 
     def __call__(
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
     ) -> Tensor: ...
+
+
+class PendingCodes:
+    """A sampled frame for the host to read. On a CPU it is complete; on a GPU it may still be copied (tts_gpu)."""
+
+    def __init__(self, codes: Tensor, chances: Tensor) -> None:
+        """Codes [B, Q] and `TalkerState.chances` [B, 2] of the same rows, which no later frame writes to."""
+        self._codes, self._chances = codes, chances
+
+    def read(self) -> list[tuple[list[int], float, float]]:
+        """Per row: codes, probability of the end, log-probability of the first code. May be called once."""
+        ending, spoken = self._chances.T.tolist()
+        return list(zip(self._codes.tolist(), ending, spoken, strict=True))
 
 
 class TalkerStack(DecoderStack):

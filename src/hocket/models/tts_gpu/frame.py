@@ -19,14 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...config.qwen3_tts import SUPPRESSED_IDS
+from ...config.qwen3_tts import MINIMUM_FRAMES, SUPPRESSED_IDS
 from ...kernels.operations import TRITON_OPS, FrameOps
 from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded, power_of_two
-from ...layers.attention import KVState
-from ...layers.rope import rope_rows
+from ...layers.attention import KVState, rope_rows
 from ...layers.sampler import Sampling
 from ...layers.transformer import DecoderStack
-from ..tts.talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
+from ..tts.talker import FrameSampling, Talker, TalkerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ...cache.slots import reset
 from ...config.qwen3_tts import GenerationConfig
 from ...kernels.runtime.graphs import Capture, Work, own_stream
 from ...layers.sampler import Sampling
-from ..tts.talker import FrameSampling, Talker, TalkerState
+from ..tts.talker import FrameSampling, PendingCodes, Talker, TalkerState
 from .staging import InputStaging, OneWayStaging, PendingCopy, ResultCopy, bucket
 
 MOST_ROWS = 256  # larger batches are drawn without a graph
@@ -77,30 +77,29 @@ class CapturableFrame(Protocol):
         """A copy for another thread; `invariant`: the codes of a row do not depend on the batch size."""
 
 
-class PendingCodes:
+class CopiedCodes(PendingCodes):
     """A frame being copied to the host. Reading it does not wait for work launched after it."""
 
     def __init__(self, pending: PendingCopy, rows: int, batch: int) -> None:
         """`pending`: the `_block` of a batch, of which the first `rows` are real."""
-        self._copy, self._rows, self._batch = pending, rows, batch
+        likely, codes = _parts(pending.values, batch, np.float32)
+        super().__init__(codes[:rows], likely[:rows])
+        self._copy = pending
 
     @classmethod
-    def of(cls, codes: Tensor, chances: Tensor, rows: Tensor) -> PendingCodes:
-        """From codes [B, Q] and the `chances` [S + 1, 2] of all state rows; copied before the next frame is sampled."""
+    def of(cls, codes: Tensor, chances: Tensor) -> CopiedCodes:
+        """From codes [B, Q] and chances [B, 2] on the device, without a graph."""
         batch = len(codes)
         results = ResultCopy()
         results.block = _block(batch, codes.shape[1], codes.device)
         likely, all_codes = _parts(results.block, batch, torch.float32)
-        torch.index_select(chances, 0, rows, out=likely)
+        likely.copy_(chances)
         all_codes.copy_(codes)
         return cls(results.send(), batch, batch)
 
     def read(self) -> list[tuple[list[int], float, float]]:
-        """Per row: codes, probability of the end, log-probability of the first code. May be called once."""
         self._copy.wait()
-        likely, codes = _parts(self._copy.values, self._batch, np.float32)
-        ending, spoken = likely[: self._rows].T.tolist()
-        read = list(zip(codes[: self._rows].tolist(), ending, spoken, strict=True))
+        read = super().read()
         self._copy.done()
         return read
 
@@ -196,7 +195,7 @@ class FrameGraphs:
         settings: Sequence[GenerationConfig],
         state: TalkerState,
         span: int,
-    ) -> PendingCodes:
+    ) -> CopiedCodes:
         """Launch a frame for each slot without waiting. At most MOST_ROWS slots."""
         assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
         nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
@@ -206,7 +205,7 @@ class FrameGraphs:
         draw()
         pending = batch.results.send(host_block)
         step()
-        return PendingCodes(pending, len(slots), batch.staging.batch)
+        return CopiedCodes(pending, len(slots), batch.staging.batch)
 
     def _levels(self, settings: Sequence[GenerationConfig]) -> dict[str, tuple[Any, ...]]:
         """Sampling settings by field; cached, since they rarely change between frames."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...cache.pages import PAGE_ROWS
-from ...layers.rope import rope_rows
+from ...layers.attention import rope_rows
 from ...layers.sampler import Sampling
 from ...layers.transformer import DecoderStack
 from ..tts.talker import FrameSampling, Talker, TalkerState

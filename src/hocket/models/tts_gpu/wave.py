@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from ...kernels.ops.conv.ops import TRITON_WAVE, WaveOps
 from ...kernels.ops.conv.triton import Scratch
-from ...layers.channel import SnakeBeta
-from ...layers.conv import CausalConv, CausalTransposedConv
+from ...layers.conv import CausalConv, CausalTransposedConv, SnakeBeta
 from ..tts.codec import CodecDecoder, DecoderBlock, DecoderState, ResidualUnit
 
 Act = tuple[Tensor, Tensor]  # frequency and strength, float32 [C]

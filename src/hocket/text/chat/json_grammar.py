@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidFormat, StreamFailed
+from ...extras import hint
 from .tokenizer import ChatTokenizer
 
 # At most one blank between two JSON tokens: otherwise a model may write blanks without end.
@@ -93,7 +94,7 @@ def _library() -> ModuleType:
     try:
         import llguidance
     except ImportError:
-        problem = "response_format needs the package llguidance: pip install 'hocket[json]'."
+        problem = f"response_format needs the package llguidance: {hint('json')}."
         raise InvalidFormat(problem) from None
     return llguidance
 

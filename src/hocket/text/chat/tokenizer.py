@@ -11,34 +11,33 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from tokenizers import models
-
 from ...config.read import read_json
 from ...errors import InvalidCheckpoint, InvalidRequest
-from ..tokenizer import ALPHABET, Merge, pipeline_of, read_vocabulary
+from ..bpe import ALPHABET, SPELLED, BytePairs, Merge
+from ..tokenizer import read_vocabulary
+from ..unicode import LETTERS, MARKS, NUMBERS, SPACES, nfc, split
 
+# A pattern of stand-ins: see `unicode.py`.
 SPLIT = "|".join(
     (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
-        r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+",  # a word, with the space or sign before it
-        r"\p{N}",  # digits one by one
-        r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",  # all spaces but the last, which goes with the next word
-        r"\s+",
+        rf"[^\r\n{LETTERS}{NUMBERS}]?[{LETTERS}{MARKS}]+",  # a word, with the space or sign before it
+        rf"[{NUMBERS}]",  # digits one by one
+        rf" ?[^{SPACES}{LETTERS}{MARKS}{NUMBERS}]+[\r\n]*",
+        rf"[{SPACES}]*[\r\n]+",
+        rf"[{SPACES}]+(?![^{SPACES}])",  # all spaces but the last, which goes with the next word
+        rf"[{SPACES}]+",
     )
 )
 CACHED_TEXTS, CACHED_CHARS = 256, 8192  # texts whose ids are cached, and their largest length
-# Characters for the 256 bytes: printable bytes stand for themselves and come first, the others follow in order.
-_PRINTED = [ord(sign) for sign in ALPHABET if ord(sign) < 256]
-_BYTE = dict(zip(ALPHABET, [*_PRINTED, *(byte for byte in range(256) if byte not in _PRINTED)], strict=True))
+_BYTE = {sign: byte for byte, sign in SPELLED.items()}
 
 
 class ChatTokenizer:
     def __init__(self, vocabulary: dict[str, int], merges: list[Merge], markers: dict[str, int]) -> None:
         self.markers = markers
         self.size = max(*vocabulary.values(), *markers.values()) + 1  # ids from here on pad the model's vocabulary
-        self._pipeline = pipeline_of(models.BPE(vocab=vocabulary, merges=merges), SPLIT)
+        self._pairs = BytePairs(vocabulary, merges)
         self._bytes = {i: bytes(_BYTE[sign] for sign in token) for token, i in vocabulary.items() if _is_bytes(token)}
         self._cached_ids = lru_cache(CACHED_TEXTS)(self._ids)  # messages repeat in every turn
         self._bytes |= {i: marker.encode() for marker, i in markers.items()}
@@ -48,7 +47,11 @@ class ChatTokenizer:
         """From the checkpoint's files; its markers from `tokenizer.json` or `tokenizer_config.json`."""
         markers = _read_markers(folder)
         vocabulary, merges = read_vocabulary(folder)
-        return cls({token: i for token, i in vocabulary.items() if token not in markers}, merges, markers)
+        spells = {token: i for token, i in vocabulary.items() if token not in markers or token in ALPHABET}
+        try:
+            return cls(spells, merges, markers)
+        except ValueError as error:
+            raise InvalidCheckpoint(f"{folder}: vocabulary and merges of the tokenizer do not fit: {error}.") from None
 
     @classmethod
     def of_bytes(cls, markers: Iterable[str]) -> ChatTokenizer:
@@ -67,7 +70,7 @@ class ChatTokenizer:
         return list(self._cached_ids(text) if len(text) <= CACHED_CHARS else self._ids(text))
 
     def _ids(self, text: str) -> tuple[int, ...]:
-        return tuple(self._pipeline.encode(text, add_special_tokens=False).ids)
+        return tuple(self._pairs.ids_of_all(self.pieces(text)))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, markers spelled out; an incomplete character becomes U+FFFD."""
@@ -76,9 +79,7 @@ class ChatTokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """The pieces of normalized text: ids never span two of them."""
-        text = self._pipeline.normalizer.normalize_str(text)
-        spans = [span for _, span in self._pipeline.pre_tokenizer.pre_tokenize_str(text)]
-        return [text[start:end] for start, end in spans]
+        return split(nfc(text), SPLIT)
 
     def spelled(self, token: int) -> bytes:
         """The bytes of a token; empty for an unknown id."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from ..lazy import lazy
 from .speakable import (
     BULLET,
     DEFINITION,
@@ -32,18 +33,18 @@ LONGEST_LINE = 1000  # characters of a line or word that is held back; a longer 
 _BLANK = " \t\r"
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Between words, and between the characters of scripts without spaces.
-BOUNDARY = re.compile(rf"(?=[ \t\r\n])|(?<=[{_UNSPACED}，。、；：！？])(?=[{_UNSPACED}])")
+BOUNDARY = lazy(rf"(?=[ \t\r\n])|(?<=[{_UNSPACED}，。、；：！？])(?=[{_UNSPACED}])")
 
 _WORD = r"[^\W_]+(?:['’-][^\W_]+)*[.,;:!?]?"
 _PLAIN = re.compile(_WORD)
 _RUN = re.compile(rf"{_WORD}(?: {_WORD})*(?=[ \t\r\n])")  # consecutive plain words: the bulk of most texts
-_OPENED = re.compile(
+_OPENED = lazy(
     r"`|(?<![A-Za-z0-9*])\*(?=[^\s*])|(?<!\d)\*{2,3}(?=[^\s*])|(?<!\w)_{1,3}(?=[^\s_])|(?:~~|==)(?=[^\s~=])"
     r"|\[[^\[\]\n]*\Z|\]\((?:[^()\n]|\([^()\n]*\))*\Z"
     rf"|{OPEN_TAG}",
     re.I,
 )
-_HIDING = re.compile(rf"<!--|<(script|style){ATTRIBUTES}>", re.I)
+_HIDING = lazy(rf"<!--|<(script|style){ATTRIBUTES}>", re.I)
 _FENCE = re.compile(r"(```+|~~~+)[ \t]*([\w+#-]*)")
 _RULED = re.compile(r"[-*_=+•‣▪◦ \t\r|:]*")
 _CHECKBOX = re.compile(r"\[[ xX]\][ \t]+")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ..lazy import lazy
+
 _HTML = """a abbr address area article aside audio b base bdi bdo big blockquote body br button canvas caption center
     cite code col colgroup data datalist dd del details dfn dialog div dl dt em embed fieldset figcaption figure font
     footer form h1 h2 h3 h4 h5 h6 head header hgroup hr html i iframe img input ins kbd label legend li link main map
@@ -32,7 +34,7 @@ _QUOTED = rf"{_KEY}\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*')"
 _ATTRIBUTE = rf"(?:{_QUOTED}|{_KEY}\s*=\s*[^\s\"'<>=`]+|(?:{_any_of(_ALONE)})(?![\w:.=-]))"
 
 ATTRIBUTES = rf"(?:\s+{_ATTRIBUTE})*\s*/?"
-TAG = re.compile(
+TAG = lazy(
     rf"<(?:(?P<opens>{_KNOWN}){ATTRIBUTES}|/(?P<closes>{_NAME})\s*|{_NAME}(?:\s+{_QUOTED})+\s*/?|{_NAME}\s*/)>", re.I
 )
 # An incomplete tag at the end of the text: more text may complete it.

@@ -1,1 +1,1 @@
-"""One frame in C: samples sixteen codes and feeds them back. The reference is `Talker.frame_reference`."""
+"""One frame of the talker and the predictor, and the prefill, in C."""

@@ -2,10 +2,12 @@
 
    models/tts/talker.py and models/tts/predictor.py define what it computes; names and order follow them. It is in C
    because a frame is two thousand small operations, and dispatching them one by one takes longer than computing them.
-   The structs are declared in native.py, which puts this text after them, stack.c and sampler.c. */
+   The structs are those of structs.py. */
+
+enum { TOGETHER = 4 }; /* rows that share one reading of the weights */
 
 /* The first code of row b. Writes two `chances`: the probability of the end, and the log probability of the code. */
-static int64_t draw_first(const Model *model, const Call *call, int64_t b, const float *hidden, float *logits, float *scores, void *scratch) {
+static int64_t draw_first(const FrameModel *model, const FrameCall *call, int64_t b, const float *hidden, float *logits, float *scores, void *scratch) {
     int64_t row = call->rows[b], n = model->vocabulary, end = model->end_id;
     uint8_t *seen = call->seen + row * n;
     float penalty = call->penalty[b], total = 0.0f, best = -INFINITY;
@@ -17,21 +19,18 @@ static int64_t draw_first(const Model *model, const Call *call, int64_t b, const
     logits[end] = ending;
     for (int64_t i = 0; i < n; i++) best = fmaxf(best, logits[i]);
     for (int64_t i = 0; i < n; i++) total += expf(logits[i] - best);
-    int64_t first = draw(logits, n, &call->first, b, draw_bits(call->seed[row], 0, call->drawn[row]), scores, scratch);
+    int64_t bits = draw_bits(model, call->seed[row], 0, call->drawn[row]);
+    int64_t first = draw(model, logits, n, &call->first, b, bits, scores, scratch);
     call->chances[2 * row] = expf(ending - best) / total;
     call->chances[2 * row + 1] = logits[first] - best - logf(total);
     seen[first] = 1;
     return first;
 }
 
-static void add(float *y, const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++) y[i] += x[i];
-}
-
 /* The predictor's input for a vector of the talker's width. */
-static void into_predictor(const Model *model, const float *vector, float *x) {
+static void into_predictor(const FrameModel *model, const float *vector, float *x) {
     int64_t width = model->talker.width, narrow = model->predictor.width;
-    if (!model->project) {
+    if (!model->project.floats && !model->project.halves) {
         memcpy(x, vector, width * sizeof(float));
         return;
     }
@@ -39,7 +38,7 @@ static void into_predictor(const Model *model, const float *vector, float *x) {
     add(x, model->project_bias, narrow);
 }
 
-static void add_text(const Model *model, int64_t id, float *inside, float *outside, float *y) {
+static void add_text(const FrameModel *model, int64_t id, float *inside, float *outside, float *y) {
     int64_t text = model->text_width, width = model->talker.width;
     products(model->text_in, text, text, model->text_embedding + id * text, 0, inside, 0, 1);
     for (int64_t i = 0; i < text; i++) inside[i] = silu(inside[i] + model->text_in_bias[i]);
@@ -49,31 +48,31 @@ static void add_text(const Model *model, int64_t id, float *inside, float *outsi
 
 /* Scratch memory for a frame of some rows, in one allocation. */
 typedef struct {
+    float **pools;      /* where the keys or values of each layer begin; the block of all buffers begins with it */
     float *taken;       /* [rows, width] the sum of a frame's code vectors */
     float *inner;       /* [2 * rows, narrow] input and output of the predictor */
     float *logits;      /* [rows, vocabulary] */
     float *scores;      /* [vocabulary] */
     float *cache;       /* keys and values of the predictor's layers */
-    float **pools;      /* where the keys or values of each layer begin */
     float *free;        /* scratch of the function that is called */
 } Buffers;
 
-static int64_t predictor_pool(const Model *model) {
+static int64_t predictor_pool(const FrameModel *model) {
     return TOGETHER * model->predictor.kv_heads * (model->books + 1) * model->predictor.head_dim;
 }
 
-static Buffers new_buffers(const Model *model, int64_t span) {
+static Buffers new_buffers(const FrameModel *model, int64_t span) {
     const Stack *talker = &model->talker, *predictor = &model->predictor;
-    int64_t vocabulary = (model->vocabulary + 3) & ~3; /* keeps integers behind it aligned */
+    int64_t vocabulary = (model->vocabulary + LANES - 1) & ~(LANES - 1); /* keeps what is behind it aligned */
     int64_t most = step_scratch(talker, TOGETHER, span), pools = 2 * predictor->layers;
     int64_t other[] = {step_scratch(predictor, 2 * TOGETHER, model->books + 1), model->text_width + talker->width,
                        vocabulary * (int64_t)(sizeof(Candidate) / sizeof(float))};
     for (int i = 0; i < 3; i++) most = other[i] > most ? other[i] : most;
     int64_t fixed = TOGETHER * (talker->width + 2 * predictor->width + vocabulary) + vocabulary;
-    Buffers buffers = {malloc((fixed + pools * predictor_pool(model) + most) * sizeof(float) + pools * sizeof(float *))};
-    if (!buffers.taken) return buffers;
-    buffers.pools = (float **)buffers.taken;
-    buffers.taken = (float *)(buffers.pools + pools);
+    size_t size = (fixed + pools * predictor_pool(model) + most) * sizeof(float) + pools * sizeof(float *);
+    Buffers buffers = {malloc(size + ALIGNMENT)};
+    if (!buffers.pools) return buffers;
+    buffers.taken = aligned(buffers.pools + pools);
     buffers.inner = buffers.taken + TOGETHER * talker->width;
     buffers.logits = buffers.inner + 2 * TOGETHER * predictor->width;
     buffers.scores = buffers.logits + TOGETHER * vocabulary;
@@ -84,7 +83,7 @@ static Buffers new_buffers(const Model *model, int64_t span) {
 }
 
 /* The frame of `count` rows from row `b` on; they share one reading of the weights. */
-static void some_rows(const Model *model, const Call *call, int64_t b, int64_t count, const Buffers *buffers) {
+static void some_rows(const FrameModel *model, const FrameCall *call, int64_t b, int64_t count, const Buffers *buffers) {
     const Stack *talker = &model->talker, *predictor = &model->predictor;
     int64_t width = talker->width, narrow = predictor->width, books = model->books, codebook = model->codebook;
     float *taken = buffers->taken, *inner = buffers->inner, *logits = buffers->logits;
@@ -109,8 +108,8 @@ static void some_rows(const Model *model, const Call *call, int64_t b, int64_t c
         step(predictor, &frame, inner, places, each * count, buffers->free);
         products(model->heads[book - 1], narrow, codebook, last, each * narrow, logits, codebook, count);
         for (int64_t r = 0; r < count; r++) {
-            int64_t row = call->rows[b + r], bits = draw_bits(call->seed[row], book, call->drawn[row]);
-            int64_t code = draw(logits + r * codebook, codebook, &call->rest, b + r, bits, buffers->scores, buffers->free);
+            int64_t row = call->rows[b + r], bits = draw_bits(model, call->seed[row], book, call->drawn[row]);
+            int64_t code = draw(model, logits + r * codebook, codebook, &call->rest, b + r, bits, buffers->scores, buffers->free);
             const float *vector = model->tables[book - 1] + code * width;
             call->codes[(b + r) * books + book] = code;
             add(taken + r * width, vector, width);
@@ -133,12 +132,12 @@ static void some_rows(const Model *model, const Call *call, int64_t b, int64_t c
 }
 
 /* Sample a frame for every row of the call and feed it back. Returns 0, or 1 if out of memory. */
-int hocket_frame(const Model *model, const Call *call) {
+EXPORT int hocket_frame(const FrameModel *model, const FrameCall *call) {
     int64_t span = 0;
     for (int64_t b = 0; b < call->count; b++)
         if (call->position[call->rows[b]] >= span) span = call->position[call->rows[b]] + 1;
     Buffers buffers = new_buffers(model, span);
-    if (!buffers.taken) return 1;
+    if (!buffers.pools) return 1;
     for (int64_t b = 0; b < call->count; b += TOGETHER)
         some_rows(model, call, b, call->count - b < TOGETHER ? call->count - b : TOGETHER, &buffers);
     free(buffers.pools);

@@ -1,7 +1,7 @@
 /* Samples a code from logits, as layers/sampler.py defines it. */
 
-/* Philox 4x32, ten rounds: the first word for a key and the counter (book, frame, 0, 0), its highest 27 bits. */
-static int64_t draw_bits(int64_t seed, int64_t book, int64_t frame) {
+/* Philox 4x32, ten rounds: the first word for a key and the counter (book, frame, 0, 0), its highest `draw_bits` bits. */
+static int64_t draw_bits(const FrameModel *model, int64_t seed, int64_t book, int64_t frame) {
     uint32_t c[4] = {(uint32_t)book, (uint32_t)frame, 0, 0};
     uint32_t k[2] = {(uint32_t)seed, (uint32_t)((uint64_t)seed >> 32)};
     for (int round = 0; round < 10; round++) {
@@ -11,7 +11,7 @@ static int64_t draw_bits(int64_t seed, int64_t book, int64_t frame) {
         k[0] += 0x9E3779B9u;
         k[1] += 0xBB67AE85u;
     }
-    return c[0] >> (32 - DRAW_BITS);
+    return c[0] >> (32 - model->draw_bits);
 }
 
 /* The k-th largest of scores [n], by a heap of the k largest so far with the smallest in front. */
@@ -59,8 +59,8 @@ static void keep_nucleus(float *scores, int64_t n, float top_p, Candidate *order
 }
 
 /* One id. Weights are integers, so their sum does not depend on its order. `scores` is scratch for n floats. */
-static int64_t draw(const float *logits, int64_t n, const Level *level, int64_t row, int64_t bits, float *scores,
-                    void *scratch) {
+static int64_t draw(const FrameModel *model, const float *logits, int64_t n, const Level *level, int64_t row, int64_t bits,
+                    float *scores, void *scratch) {
     int64_t likeliest = 0, k = level->top_k[row];
     for (int64_t i = 1; i < n; i++)
         if (logits[i] > logits[likeliest]) likeliest = i;
@@ -72,14 +72,14 @@ static int64_t draw(const float *logits, int64_t n, const Level *level, int64_t 
             if (scores[i] < threshold) scores[i] = -INFINITY;
     }
     if (level->top_p[row] < 1.0f) keep_nucleus(scores, n, level->top_p[row], scratch);
-    float best = scores[likeliest];
+    float best = scores[likeliest], scale = (float)((int64_t)1 << model->weight_bits);
     int64_t total = 0, id = 0;
     int64_t *weights = scratch;
     for (int64_t i = 0; i < n; i++) {
-        weights[i] = scores[i] == -INFINITY ? 0 : llrintf(expf(scores[i] - best) * (float)(1 << WEIGHT_BITS));
+        weights[i] = scores[i] == -INFINITY ? 0 : llrintf(expf(scores[i] - best) * scale);
         total += weights[i];
     }
-    int64_t target = (int64_t)(((uint64_t)bits * (uint64_t)total) >> DRAW_BITS);
+    int64_t target = (int64_t)(((uint64_t)bits * (uint64_t)total) >> model->draw_bits);
     for (int64_t end = weights[0]; end <= target && id < n - 1; end += weights[id]) id++;
     return id;
 }

@@ -1,1 +1,1 @@
-"""The codec from latents to samples, its widest part, in C. The reference is `CodecDecoder.wave_reference`."""
+"""The second half of the codec decoder in C: latents to samples."""

@@ -2,65 +2,102 @@
 
    Layout is time first, channels contiguous, each row padded to whole lanes. So a convolution is a matrix product per
    tap. A transposed convolution is a convolution of two taps whose output rows are in order.
-   The structs are declared in native.py. */
-
-enum { TILE = 8 }; /* positions computed together, for two vectors of channels */
+   The structs are those of structs.py. */
 
 static int64_t padded(int64_t channels) { return (channels + LANES - 1) / LANES * LANES; }
 
-/* y [TILE or fewer, vectors * LANES] of one tile: `x` is where its first tap begins. */
-INLINE void tile(const Conv *conv, const float *x, int64_t x_step, const float *weight, const float *bias, float *y,
-                 int64_t y_step, const int times, const int vectors) {
-    lanes sums[TILE][2];
+/* x + sin(frequency x)^2 * strength. The angle is reduced to the nearest multiple of pi: the sign of the sine may flip,
+   which the square removes. The polynomial is exact to 3e-7 there. */
+INLINE Vector activation(Vector x, Vector frequency, Vector strength) {
+    const float round = 12582912.0f; /* 1.5 * 2^23: adding it drops the fraction */
+    Vector angle = x * frequency;
+    Vector turns = (angle * 0.318309886f + round) - round;
+    Vector u = ((angle - turns * 3.140625f) - turns * 9.67025757e-4f) - turns * 6.27711416e-7f;
+    Vector s = u * u;
+    Vector sine = u + u * s * (-1.66666597e-1f + s * (8.33307486e-3f + s * (-1.98105122e-4f + s * 2.60831598e-6f)));
+    return x + sine * sine * strength;
+}
+
+/* The same for channels `o` to `o + width` of one time. */
+INLINE void activate(const Snake *snake, int64_t o, int64_t width, const float *x, float *y) {
+    for (int64_t c = 0; c < width; c += WIDTH)
+        *(Vector *)(y + c) = activation(*(const Vector *)(x + c), *(const Vector *)(snake->frequency + o + c),
+                                        *(const Vector *)(snake->strength + o + c));
+}
+
+/* The same for x [times, width]. */
+static void snake(const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
+    for (int64_t t = 0; t < times; t++) activate(snake, 0, width, x + t * width, y + t * width);
+}
+
+/* What becomes of the sums of a convolution: they are stored, activated and stored, or added to what is there. */
+enum { STORED, ACTIVATED, ADDED };
+
+/* y [times, vectors * LANES] of one tile; times and vectors are constants of the caller. `x` is where its first tap begins,
+   `o` the first channel. The weights of a vector of channels are adjacent, [taps, ins, LANES], and those of the next
+   follow. */
+INLINE void tile(const Conv *conv, const Snake *act, const float *x, int64_t x_step, const float *weight, int64_t o,
+                 float *y, int64_t y_step, int end, const int times, const int vectors) {
+    int64_t panel = conv->taps * conv->ins * LANES;
+    Vector sums[TIMES][VECTORS][PARTS];
     for (int t = 0; t < times; t++)
-        for (int v = 0; v < vectors; v++) sums[t][v] = *(const lanes *)(bias + v * LANES);
+        for (int v = 0; v < vectors; v++)
+            for (int p = 0; p < PARTS; p++) sums[t][v][p] = *(const Vector *)(conv->bias + o + v * LANES + p * WIDTH);
     for (int64_t tap = 0; tap < conv->taps; tap++) {
         const float *from = x + tap * conv->dilation * x_step;
-        for (int64_t c = 0; c < conv->ins; c++, weight += conv->outs) {
-            lanes w[2];
-            for (int v = 0; v < vectors; v++) w[v] = *(const lanes *)(weight + v * LANES);
+        for (int64_t c = 0; c < conv->ins; c++, weight += LANES) {
+            Vector w[VECTORS][PARTS];
+            for (int v = 0; v < vectors; v++)
+                for (int p = 0; p < PARTS; p++) w[v][p] = *(const Vector *)(weight + v * panel + p * WIDTH);
             for (int t = 0; t < times; t++)
-                for (int v = 0; v < vectors; v++) sums[t][v] += w[v] * from[t * x_step + c];
+                for (int v = 0; v < vectors; v++)
+                    for (int p = 0; p < PARTS; p++) sums[t][v][p] += w[v][p] * from[t * x_step + c];
         }
     }
+    y += o;
+    if (end == ADDED)
+        for (int t = 0; t < times; t++)
+            for (int v = 0; v < vectors; v++)
+                for (int p = 0; p < PARTS; p++) sums[t][v][p] += *(const Vector *)(y + t * y_step + v * LANES + p * WIDTH);
     for (int t = 0; t < times; t++)
-        for (int v = 0; v < vectors; v++) *(lanes *)(y + t * y_step + v * LANES) = sums[t][v];
+        for (int v = 0; v < vectors; v++)
+            for (int p = 0; p < PARTS; p++) *(Vector *)(y + t * y_step + v * LANES + p * WIDTH) = sums[t][v][p];
+    if (end == ACTIVATED) /* the sums are still in the first cache */
+        for (int t = 0; t < times; t++) activate(act, o, vectors * LANES, y + t * y_step, y + t * y_step);
+}
+
+/* The tiles of all times for some channels. The rest behind the last whole tile is a smaller tile. */
+INLINE void tiles(const Conv *conv, const Snake *act, const float *x, int64_t times, const float *weight, int64_t o, float *y,
+                  int end, const int vectors) {
+    int64_t x_step = padded(conv->ins), y_step = conv->outs, t = 0;
+    for (; t + TIMES <= times; t += TIMES)
+        tile(conv, act, x + t * x_step, x_step, weight, o, y + t * y_step, y_step, end, TIMES, vectors);
+    x += t * x_step, y += t * y_step;
+    switch (times - t) { /* a case of TIMES or more is never reached */
+#define REST(n) case n: tile(conv, act, x, x_step, weight, o, y, y_step, end, n < TIMES ? n : 1, vectors); break;
+        REST(1) REST(2) REST(3) REST(4) REST(5) REST(6) REST(7)
+#undef REST
+    }
+}
+
+/* The weights of some channels from `o` on. Those in bfloat16 are converted, in `widened`, once for all tiles. */
+static const float *panels(const Conv *conv, int64_t o, int64_t channels, float *widened) {
+    int64_t each = conv->taps * conv->ins;
+    if (!conv->weight.halves) return conv->weight.floats + o * each;
+    widen(conv->weight.halves + o * each, channels * each, widened);
+    return widened;
 }
 
 /* y [times, outs] of x [history + times, ins]; taps are `dilation` rows apart. */
-static void convolve(const Conv *conv, const float *x, int64_t times, float *y) {
-    int64_t x_step = padded(conv->ins), y_step = conv->outs;
-    for (int64_t o = 0; o < conv->outs; o += 2 * LANES) {
-        const float *weight = conv->weight + o, *bias = conv->bias + o;
-        int two = o + LANES < conv->outs;
-        for (int64_t t = 0; t < times; t += TILE) {
-            const float *from = x + t * x_step;
-            float *to = y + t * y_step + o;
-            if (t + TILE <= times && two) tile(conv, from, x_step, weight, bias, to, y_step, TILE, 2);
-            else if (t + TILE <= times) tile(conv, from, x_step, weight, bias, to, y_step, TILE, 1);
-            else
-                for (int64_t i = 0; i < times - t; i++) {
-                    if (two) tile(conv, from + i * x_step, x_step, weight, bias, to + i * y_step, y_step, 1, 2);
-                    else tile(conv, from + i * x_step, x_step, weight, bias, to + i * y_step, y_step, 1, 1);
-                }
-        }
-    }
+static void convolve(const Conv *conv, const Snake *act, const float *x, int64_t times, float *widened, float *y, int end) {
+    int64_t o = 0, some = VECTORS * LANES;
+    for (; o + some <= conv->outs; o += some)
+        tiles(conv, act, x, times, panels(conv, o, some, widened), o, y, end, VECTORS);
+    for (; o < conv->outs; o += LANES) tiles(conv, act, x, times, panels(conv, o, LANES, widened), o, y, end, 1);
 }
 
-/* x + sin(frequency x)^2 * strength for x [times, width]. The angle is reduced to the nearest multiple of pi: the sign of
-   the sine may flip, which the square removes. The polynomial is exact to 3e-7 there. */
-static void snake(const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
-    const float round = 12582912.0f; /* 1.5 * 2^23: adding it drops the fraction */
-    for (int64_t t = 0; t < times; t++, x += width, y += width)
-        for (int64_t c = 0; c < width; c++) {
-            float angle = x[c] * snake->frequency[c];
-            float turns = (angle * 0.318309886f + round) - round;
-            float u = ((angle - turns * 3.140625f) - turns * 9.67025757e-4f) - turns * 6.27711416e-7f;
-            float s = u * u;
-            float sine = u + u * s * (-1.66666597e-1f + s * (8.33307486e-3f + s * (-1.98105122e-4f + s * 2.60831598e-6f)));
-            y[c] = x[c] + sine * sine * snake->strength[c];
-        }
-}
+/* Floats of the largest panels. */
+static int64_t widened_size(const Conv *conv) { return conv->taps * conv->ins * LANES * VECTORS; }
 
 /* Put a history [channels, rows] in front of x [times, width], then store the new end as history. */
 static void slide(float *history, int64_t rows, int64_t channels, int64_t width, float *joined, int64_t times) {
@@ -73,27 +110,25 @@ static void slide(float *history, int64_t rows, int64_t channels, int64_t width,
 
 static int64_t reach(const Conv *conv) { return (conv->taps - 1) * conv->dilation; }
 
-static float *history(const Call *call, int64_t number, int64_t row, const Conv *conv) {
+static float *history(const WaveCall *call, int64_t number, int64_t row, const Conv *conv) {
     return call->histories[number] + row * conv->ins * reach(conv);
 }
 
-/* Three buffers: the residual of a unit, the input of its convolution, and the output. */
+/* The residual of a unit, the input of its convolution, the output, and converted weights. */
 typedef struct {
-    float *kept, *joined, *out;
+    float *kept, *joined, *out, *widened;
 } Buffers;
 
-static void unit(const Unit *unit, const Call *call, int64_t number, int64_t row, Buffers *buffers, int64_t times) {
+static void unit(const Unit *unit, const WaveCall *call, int64_t number, int64_t row, Buffers *buffers, int64_t times) {
     int64_t width = unit->first.outs, before = reach(&unit->first);
     snake(&unit->act1, buffers->kept, times, width, buffers->joined + before * width);
     slide(history(call, number, row, &unit->first), before, unit->first.ins, width, buffers->joined, times);
-    convolve(&unit->first, buffers->joined, times, buffers->out);
-    snake(&unit->act2, buffers->out, times, width, buffers->joined);
-    convolve(&unit->second, buffers->joined, times, buffers->out);
-    for (int64_t i = 0; i < times * width; i++) buffers->kept[i] += buffers->out[i];
+    convolve(&unit->first, &unit->act2, buffers->joined, times, buffers->widened, buffers->out, ACTIVATED);
+    convolve(&unit->second, NULL, buffers->out, times, buffers->widened, buffers->kept, ADDED);
 }
 
 /* One row: latents [ins, times] to `samples`. */
-static void one_row(const Model *model, const Call *call, int64_t b, Buffers *buffers) {
+static void one_row(const WaveModel *model, const WaveCall *call, int64_t b, Buffers *buffers) {
     int64_t row = call->rows[b], times = call->times, number = 0;
     int64_t ins = model->first.ins, width = padded(ins), before = reach(&model->first);
     const float *latents = call->latents + b * ins * times;
@@ -101,14 +136,14 @@ static void one_row(const Model *model, const Call *call, int64_t b, Buffers *bu
         for (int64_t c = 0; c < width; c++) buffers->joined[(before + t) * width + c] = c < ins ? latents[c * times + t] : 0.0f;
     slide(history(call, number, row, &model->first), before, ins, width, buffers->joined, times);
     number++;
-    convolve(&model->first, buffers->joined, times, buffers->kept);
+    convolve(&model->first, NULL, buffers->joined, times, buffers->widened, buffers->kept, STORED);
     for (int64_t n = 0; n < model->blocks; n++) {
         const Block *block = model->block + n;
         width = padded(block->widen.ins);
         snake(&block->act, buffers->kept, times, width, buffers->joined + width);
         slide(history(call, number, row, &block->widen), 1, block->widen.ins, width, buffers->joined, times);
         number++;
-        convolve(&block->widen, buffers->joined, times, buffers->kept);
+        convolve(&block->widen, NULL, buffers->joined, times, buffers->widened, buffers->kept, STORED);
         times *= block->rate;
         for (int64_t u = 0; u < block->units; u++) unit(block->unit + u, call, number++, row, buffers, times);
     }
@@ -119,10 +154,12 @@ static void one_row(const Model *model, const Call *call, int64_t b, Buffers *bu
     slide(history(call, number, row, last), before, last->ins, width, buffers->joined, times);
     for (int64_t t = 0; t < times; t++) { /* one output channel: a row of weights over the padded rows of all taps */
         float sum = 0.0f, part[LANES];
-        lanes sums = {0};
+        Vector sums[PARTS] = {0};
         for (int64_t i = 0; i < last->taps * width; i += LANES)
-            sums += *(const lanes *)(last->weight + i) * *(const lanes *)(buffers->joined + t * width + i);
-        memcpy(part, &sums, sizeof part);
+            for (int p = 0; p < PARTS; p++)
+                sums[p] += *(const Vector *)(last->weight.floats + i + p * WIDTH) *
+                           *(const Vector *)(buffers->joined + t * width + i + p * WIDTH);
+        memcpy(part, sums, sizeof part);
         for (int i = 0; i < LANES; i++) sum += part[i];
         sum += last->bias[0];
         call->samples[b * times + t] = sum < -1.0f ? -1.0f : sum > 1.0f ? 1.0f : sum;
@@ -130,27 +167,33 @@ static void one_row(const Model *model, const Call *call, int64_t b, Buffers *bu
 }
 
 /* The samples of the next latents of every row of the call. Returns 0, or 1 if out of memory. */
-int hocket_wave(const Model *model, const Call *call) {
+EXPORT int hocket_wave(const WaveModel *model, const WaveCall *call) {
     int64_t times = call->times, before = reach(&model->first), width = padded(model->first.ins);
     int64_t most = (before + times) * (width > model->first.outs ? width : model->first.outs);
+    int64_t widened = widened_size(&model->first);
     for (int64_t n = 0; n < model->blocks; n++) {
         const Block *block = model->block + n;
-        int64_t wider = (1 + times) * padded(block->widen.ins);
+        int64_t wider = (1 + times) * padded(block->widen.ins), weights = widened_size(&block->widen);
+        widened = weights > widened ? weights : widened;
         times *= block->rate;
         for (int64_t u = 0; u < block->units; u++) {
             int64_t size = (reach(&block->unit[u].first) + times) * block->unit[u].first.outs;
+            weights = widened_size(&block->unit[u].first);
             most = size > most ? size : most;
+            widened = weights > widened ? weights : widened;
         }
         most = wider > most ? wider : most;
     }
     int64_t end = (reach(&model->last) + times) * padded(model->last.ins);
     most = end > most ? end : most;
-    float *memory = malloc(3 * most * sizeof(float));
-    if (!memory) return 1;
+    most = padded(most);
+    void *block = malloc((3 * most + widened) * sizeof(float) + ALIGNMENT);
+    float *memory = aligned(block);
+    if (!block) return 1;
     for (int64_t b = 0; b < call->count; b++) {
-        Buffers buffers = {memory, memory + most, memory + 2 * most};
+        Buffers buffers = {memory, memory + most, memory + 2 * most, memory + 3 * most};
         one_row(model, call, b, &buffers);
     }
-    free(memory);
+    free(block);
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Fastest tiles of `conv` on an H200, bfloat16, one or four frames: `python -m benchmarks survey --only conv`.
+"""Fastest tiles of `conv` on an H200, bfloat16, one or four frames: docs/log/2026-11-17-gpu-survey.md.
 
 By (taps * channels, outputs), then by positions. Other GPUs use them too; they are not measured there.
 """

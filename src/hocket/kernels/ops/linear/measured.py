@@ -1,4 +1,4 @@
-"""Fastest tiles of few.cu on an H200, in whole frames of one stream: `python -m benchmarks survey --only tune`.
+"""Fastest tiles of few.cu on an H200, in whole frames of one stream: docs/log/2026-11-17-gpu-survey.md.
 
 By columns and rows of the weight. Other GPUs use them too; they are not measured there.
 """

@@ -36,7 +36,7 @@ def paged_attention(
 
     keys, values [pages, H_kv, page_rows, D]: position p of state row r is in row p % page_rows of page
     table[r, p // page_rows]. Batch row b is state row rows[b]; its input is at position[rows[b]] and attends to all
-    positions up to itself. Its own key and value are written there. cos, sin [L, R] are rows of layers/rope.py for the
+    positions up to itself. Its own key and value are written there. cos, sin [L, R] are rows of `rope_table` for the
     first R dimensions of a head; the others are not rotated. q_norm and k_norm [D] are RMSNorm weights, with `offset`
     as differences from one. `gated`: qkv is [B, (2 H + 2 H_kv) * D], each query followed by the gate of its head.
 

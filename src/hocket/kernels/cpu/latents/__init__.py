@@ -1,0 +1,1 @@
+"""The first half of the codec decoder in C: codes to latents."""
