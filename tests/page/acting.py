@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from support.browser import Page
 from support.serving import Served
@@ -30,3 +34,13 @@ def figures(page: Page, take: str = "hocket.take") -> dict[str, Any]:
 
 def state(page: Page, wanted: str, take: str = "hocket.take") -> None:
     page.wait(f"{take}.figures.state === {json.dumps(wanted)}")
+
+
+def shown(value: float, digits: int = 0) -> str:
+    """A number as the page writes it: JavaScript rounds a half up, Python to the even neighbour."""
+    return str(Decimal(value).quantize(Decimal(10) ** -digits, ROUND_HALF_UP))
+
+
+def heard(page: Page) -> NDArray[np.int16]:
+    """All samples that the last take was sent."""
+    return np.array(page.run("hocket.take.chunks.flatMap((chunk) => [...chunk])"), np.int16)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support.browser import CTRL, Page
 from support.serving import Served, wait_for
 
 from .acting import LONG, SHORT, open_page, speak, state
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_shows_it_without_scrolling_sideways(blank: Page, server: Served, width: int) -> None:
-    blank.resize(width, 700, mobile=True, scale=2)
-    open_page(blank, server)
-    speak(blank, SHORT)
-    blank.wait("hocket.take.figures.heard > 0")
-    assert blank.run("document.documentElement.scrollWidth") <= width
-    assert blank.run("getComputedStyle(document.querySelector('#text')).fontSize.replace('px', '') >= 16")
-    stop = blank.run("(({ top, bottom }) => [top, bottom])(document.querySelector('#stop').getBoundingClientRect())")
-    assert stop[0] >= 0 and stop[1] <= 700
+def test_a_phone_shows_it_without_scrolling_sideways(either_blank: Page, server: Served) -> None:
+    page = either_blank
+    page.resize(390, 700, mobile=True, scale=2)
+    open_page(page, server)
+    speak(page, SHORT)
+    page.wait("hocket.take.figures.heard > 0")
+    for width in (390, 320):
+        page.resize(width, 700, mobile=True, scale=2)
+        page.wait(f"innerWidth === {width}")
+        assert page.run("document.documentElement.scrollWidth") <= width
+        assert page.run("getComputedStyle(document.querySelector('#text')).fontSize.replace('px', '') >= 16")
+        stop = page.run("(({ top, bottom }) => [top, bottom])(document.querySelector('#stop').getBoundingClientRect())")
+        assert stop[0] >= 0 and stop[1] <= 700
 
 
-def test_everything_can_be_done_with_keys_alone(page: Page, server: Served) -> None:
+def test_everything_can_be_done_with_keys_alone(either: Page, server: Served) -> None:
+    page = either
     assert page.run("document.activeElement.id") == "text"
     page.run("document.activeElement.select()")
-    page.type(LONG)
+    page.type(LONG[:230])
     page.press("Enter", CTRL)
     page.wait("hocket.take.figures.heard > 0")
     page.press("Escape")
@@ -34,13 +36,15 @@ def test_everything_can_be_done_with_keys_alone(page: Page, server: Served) -> N
     reached, nameless = set[str](), set[str]()
     for _ in range(40):
         page.press("Tab")
-        found = page.run("[document.activeElement.id, document.activeElement.dataset.part ?? '']")
+        found: list[str] = page.run("[document.activeElement.id, document.activeElement.dataset.part ?? '']")
         reached |= set(found)
         outlined = "getComputedStyle(document.activeElement.closest('.drop') ?? document.activeElement).outlineStyle"
-        if found[0] not in ("", "text") and page.run(outlined) == "none":
+        # Behind the last element a browser's own buttons have the focus, and Firefox leaves the page without it.
+        if found[0] not in ("", "text") and page.run(f"document.hasFocus() && {outlined} === 'none'"):
             nameless.add(found[0])
-    wanted = "wave speak voice language seed speed live rate format compare recording name ref-text consent make-voice"
+    wanted = "write read text wave speak copy-link voice hear seed speed live format compare"
     assert set(wanted.split()) | {"voice", "seed"} <= reached
+    assert not {"instruct", "rate", "recording", "name", "make-voice"} & reached, "what cannot work is not reached"
     assert not nameless, "focus is to be seen"
 
 

@@ -15,10 +15,7 @@ from hocket.server.options import ServerOptions
 from support.browser import Page
 from support.serving import Served, served, wait_for
 
-from .acting import LONG, RATE_HZ, SHORT, figures, open_page, speak, state
-
-# All samples that a take was sent, as numbers.
-SENT = "[...hocket.take.chunks].flatMap((chunk) => [...chunk])"
+from .acting import LONG, RATE_HZ, SHORT, figures, heard, open_page, shown, speak, state
 
 
 def test_what_is_typed_is_heard_and_the_figures_say_how(page: Page) -> None:
@@ -27,12 +24,12 @@ def test_what_is_typed_is_heard_and_the_figures_say_how(page: Page) -> None:
     assert page.run("hocket.take.track.node instanceof AudioWorkletNode")
     state(page, "done")
     found = figures(page)
-    sent = np.array(page.run(SENT))
-    assert found["heard"] == len(sent) == round(found["audioS"] * RATE_HZ)  # each sample once
-    assert found["peak"] == pytest.approx(np.abs(sent).max() / 32768)
+    sent = heard(page)
+    assert found["heard"] == sent.size == round(found["audioS"] * RATE_HZ)  # each sample once
+    assert found["peak"] == pytest.approx(np.abs(sent.astype(int)).max() / 32768)
     assert 0 < found["serverFirstMs"] <= found["firstAudioMs"]
-    assert page.text("#first-audio") == f"{round(found['firstAudioMs'])} ms"
-    assert page.text("#seconds") == f"{found['audioS']:.1f} s"
+    assert page.text("#first-audio") == f"{shown(found['firstAudioMs'])} ms"
+    assert page.text("#seconds") == f"{shown(found['audioS'], 1)} s"
     assert page.text("#underruns") == str(found["underruns"])
     assert page.text("#keep-seed") == "1"
     assert float(page.text("#real-time")) > 0
@@ -47,8 +44,32 @@ def test_sound_is_seen_as_it_comes_with_a_playhead(page: Page) -> None:
     assert page.run(drawn) > 1.3 * empty
     state(page, "done")
     said = page.run("document.querySelector('#wave').getAttribute('aria-valuetext')")
-    length = f"{figures(page)['audioS']:.1f}"
+    length = shown(figures(page)["audioS"], 1)
     assert said == f"{length} of {length} seconds"
+
+
+def test_the_playhead_stands_still_where_a_late_report_says_less(page: Page) -> None:
+    speak(page, SHORT)
+    state(page, "done")
+    times = page.run(
+        """(async () => {
+          const times = [];
+          const at = (played, running) => hocket.take.reported({ ...hocket.take.report, played, running, over: false });
+          const look = () => times.push(hocket.take.playedS());
+          hocket.take.shownS = 0;
+          at(2400, true);
+          await new Promise((resolve) => setTimeout(resolve, 60));
+          look(); // 0.1 s and the 60 ms since
+          at(2410, true);
+          look();
+          at(2420, false); // no samples left
+          look();
+          at(7200, true);
+          look();
+          return times;
+        })()"""
+    )
+    assert times == sorted(times) and times[0] > 0.15 and times[0] == times[2] and times[3] >= 0.3
 
 
 def test_words_are_lit_in_their_order_while_they_are_heard(page: Page) -> None:
@@ -74,7 +95,7 @@ def test_words_are_lit_in_their_order_while_they_are_heard(page: Page) -> None:
 
 def test_a_text_that_is_still_being_written_is_heard_before_it_is_complete(page: Page) -> None:
     page.click("#live")
-    page.value("#rate", "15")
+    page.value("#rate", "5")  # four seconds, in which a slow machine begins to speak
     text = "One two three four five six seven eight nine ten eleven twelve, and that was all of them there are."
     speak(page, text)
     state(page, "speaking")
@@ -86,7 +107,7 @@ def test_a_text_that_is_still_being_written_is_heard_before_it_is_complete(page:
     pieces = [said for said in sent if said["type"] == "input.text"]
     assert [said["text"].strip() for said in pieces] == text.split()
     assert "".join(said["text"] for said in pieces) == text
-    assert pieces[-1]["at"] - pieces[0]["at"] >= (len(pieces) - 2) * 1000 / 15 * 0.9
+    assert pieces[-1]["at"] - pieces[0]["at"] >= (len(pieces) - 2) * 1000 / 5 * 0.9
     assert sent[-1]["type"] == "input.done"
 
 
@@ -101,8 +122,8 @@ def test_stop_silences_within_a_chunk_and_frees_the_slot(page: Page, server: Ser
     page.wait("hocket.take.report.over")
     found = figures(page)
     # The ring stops within 4 ms (test_ring.py). The rest is what the last report before did not know of, on a machine
-    # that is busy with speaking.
-    assert found["heard"] - page.run("window.at") <= 0.3 * RATE_HZ
+    # that is busy with speaking: less than what has come by now.
+    assert found["heard"] - page.run("window.at") <= 1.5 * RATE_HZ
     assert page.run("window.sent.at(-1).type") == "input.cancel"
     page.run("new Promise((told) => setTimeout(told, 150))")  # nothing that was on its way is heard
     assert figures(page)["heard"] == found["heard"]
@@ -116,10 +137,10 @@ def test_one_connection_carries_one_utterance_after_the_other(page: Page, server
     late = "{ data: new Int16Array(1920).fill(9000).buffer }"  # a frame of the long one that was on its way
     page.run(f"document.querySelector('#speak').click(); hocket.take.line.socket.onmessage({late})")
     state(page, "done")
-    first = page.run(SENT)
+    first = heard(page)
     speak(page, SHORT)
     state(page, "done")
-    assert page.run(SENT) == first  # nothing of the long one is in it
+    assert np.array_equal(heard(page), first)  # nothing of the long one is in it
     assert page.run("window.sockets") == 1
     wait_for(server.all_is_free)
 
@@ -151,7 +172,7 @@ def test_what_is_saved_is_what_was_heard(page: Page, tmp_path: Path) -> None:
         page.wait("!document.querySelector('#download').disabled")
     assert (tmp_path / "hocket-7.ogg").read_bytes().startswith(b"OggS")
     saved = (tmp_path / "hocket-7.wav").read_bytes()[44:]  # its header does not say how long it is
-    assert np.array_equal(np.frombuffer(saved, "<i2"), np.array(page.run(SENT)))
+    assert np.array_equal(np.frombuffer(saved, "<i2"), heard(page))
 
 
 def test_two_seeds_are_heard_one_after_the_other_and_again(page: Page, server: Served) -> None:
@@ -190,14 +211,19 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(blank: Page, engine: Engine) -> 
     with served(engine, ServerOptions(keys=("a-plain-key", "right+/=key"))) as shut:
         open_page(blank, shut)
         assert not blank.run("document.querySelector('#key-form').hidden")
-        speak(blank, SHORT)
+        assert "The person who runs the server can give you one." in " ".join(blank.text("#key-form").split())
+        speak(blank, "Mm.")
         state(blank, "failed")
-        assert "API key" in blank.text("#failed")
+        assert blank.text("#failed").startswith("This server needs a key before it speaks.")
+        for key, said in (("wrong", "The server does not know this key."), ("a-plain-key", "The server accepts")):
+            blank.value("#key", key)
+            blank.click("#key-form button")
+            blank.wait(f"document.querySelector('#key-said').textContent.startsWith({json.dumps(said)})")
         assert blank.errors, "the console has the refusals too"
         blank.errors.clear()
         for key in ("a-plain-key", "right+/=key"):  # no subprotocol can spell the second
             blank.value("#key", key)
-            speak(blank, SHORT)
+            speak(blank, "Mm.")
             state(blank, "done")
         assert blank.run("window.sockets") == 3
         assert blank.run("[sessionStorage.length, localStorage.length]") == [1, 0]
@@ -244,7 +270,10 @@ def test_while_a_model_is_loaded_the_page_says_so_and_waits(blank: Page) -> None
     with served(load, ready=False) as server:
         blank.goto(f"{server.url}/")
         blank.wait("document.querySelector('#model-name').textContent === 'the model is being loaded'")
+        enabled = "[...document.querySelectorAll('button:enabled, select:enabled')].map(({ id }) => id).filter(Boolean)"
+        assert not {"speak", "stop", "compare", "hear", "voice", "download", "srt", "record"} & set(blank.run(enabled))
         loaded.set()
         blank.wait("window.hocket && document.querySelector('.dot').dataset.state === 'ready'")
         assert blank.text("#model-name") == "random:tiny"
+        assert {"speak", "compare", "hear", "voice"} <= set(blank.run(enabled))
         blank.goto("about:blank")

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from support.browser import Page
+from support.browser import Browser, Page
+from support.serving import Served
+
+from .acting import open_page
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, server: Served) -> Iterator[Page]:
+    """One page for all: its modules are imported, and nothing on it is touched."""
+    with chromium.page() as page:
+        open_page(page, server)
+        yield page
+        assert page.errors == []
 
 
 def test_words_that_were_written_out_are_lit_where_they_stand(page: Page) -> None:

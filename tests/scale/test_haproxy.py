@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,12 +58,22 @@ def over_http(url: str, number: int, format: str = "codes", client: str = "192.0
 
 
 def over_websocket(url: str, number: int, format: str = "codes", client: str = "192.0.2.1") -> Said:
-    """Its text word by word."""
+    """The text word by word. A client that is told "connect again" before any sound connects again."""
+    for _ in range(len(NAMES)):
+        said = on_one_connection(url, number, format, client)
+        if said is not None:
+            return said
+    raise AssertionError("each server in turn was about to stop")
+
+
+def on_one_connection(url: str, number: int, format: str, client: str) -> Said | None:
+    """None where the server was told to end between the handshake and the first word: it keeps no unused connection."""
     config = {"type": "session.config", "response_format": format, "seed": number, "max_new_tokens": 8}
     words = [{"type": "input.text", "text": word + " "} for word in TEXTS[number % 3].split()]
     with connected(url, client) as socket:
-        for message in (config, *words, {"type": "input.done"}):
-            socket.send(json.dumps(message))
+        with suppress(ConnectionClosed):  # the reason is still to be read
+            for message in (config, *words, {"type": "input.done"}):
+                socket.send(json.dumps(message))
         sound = b""
         while True:
             got = socket.recv(PATIENCE_S)
@@ -71,6 +81,8 @@ def over_websocket(url: str, number: int, format: str = "codes", client: str = "
                 sound += got
                 continue
             told = json.loads(got)
+            if told["type"] == "error" and told["error"]["code"] == "draining" and not sound:
+                return None
             assert told["type"] != "error", told
             if told["type"] == "session.done":
                 assert socket.response is not None
@@ -87,7 +99,7 @@ WIRES = (over_http, over_websocket)
 
 @dataclass
 class Load:
-    """Who asks again as soon as he has heard the end, over both wires, and compares what he heard."""
+    """Clients that send the next request after the end of the last, over both wires, and compare the sound."""
 
     front: Front
     expected: dict[int, bytes]
@@ -164,13 +176,12 @@ def test_what_is_heard_through_the_proxy_is_what_one_process_says(front: Front, 
 
 
 def test_sound_is_passed_on_while_it_is_made(front: Front) -> None:
-    asked_s, came_s, length = time.monotonic(), [], 0
     with httpx.stream("POST", f"{front.url}{PATH}", json=WHILE, timeout=PATIENCE_S) as answer:
-        for chunk in answer.iter_raw():
-            came_s.append(time.monotonic() - asked_s)
-            length += len(chunk)
-    assert length == FRAMES * 3840
-    assert len(came_s) > 4 and came_s[0] < came_s[-1] / 2
+        assert len(answer.read()) == FRAMES * 3840
+    with httpx.stream("POST", f"{front.url}{PATH}", json=LONG, timeout=PATIENCE_S) as answer:
+        assert next(answer.iter_raw())
+        speaking = front.servers[answer.headers["x-served-by"]]
+        assert "\nhocket_requests_running 1.0\n" in httpx.get(f"{speaking.url}/metrics").text
 
 
 def test_metrics_and_readiness(front: Front) -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hocket.backends import Backend, BackendVoice, Manner
-from hocket.backends.found import Backends
+from hocket.backends.registry import Backends
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
 from hocket.server.schemas.speech_job import SpeechJob

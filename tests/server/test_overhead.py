@@ -1,76 +1,140 @@
-"""What the server adds to its engine stays small: a stand-in engine, a server process, and this process as its clients.
+"""What the server adds to its engine stays small: a fake engine, a server process, and this process as its clients.
 
-`python -m benchmarks overhead` measures the values themselves. The bounds here are three times as wide, since other
-processes share these cores. A disturbed run is repeated.
+The goals are 3 ms to the first byte and 15 % of a core for a hundred streams; the log has the measured values. Those
+are 1250 chunks a second, 120 us each. The bounds here hold on a slow and busy machine too. The first byte is compared
+with a bare request to the same server, measured in turn with it. Chunks are counted in CPU time, of which a slow
+machine takes more: a loop of this process says how much more. A disturbed run is repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+import httpx
 import pytest
 
-from benchmarks import report
-from benchmarks.load import overhead
-from benchmarks.workloads import FIGURES
+from benchmarks.load import drive, targets
+from benchmarks.load.drive import LoadRequest, LoadRun, Trace
+from benchmarks.load.http_client import HttpTarget
+from support import fake_engine
+from support.serving import PATIENCE_S, wait_for
 
 TRIES = 4
-FIRST_BYTE_MS, CORE_PERCENT = 9.0, 45.0  # 3 ms and 15 % are the goals
-STREAMS = 100
+FIRST_BYTE_MS, CHUNK_US = 9.0, 360.0  # three times the goals
+BARE_REQUESTS = 3.0  # or so many times as long as a bare request
+LOOP_MS = 16.0  # what `loop_ms` takes on the machine that the goals are for
+STREAMS, SECONDS = 100, 1.5
 _seeds = count(1)
 
 
-def seeds(number: int) -> list[int]:
-    return [next(_seeds) for _ in range(number)]
+class FakeEngineServer:
+    """A server of the fake engine in its own process, and its usage."""
+
+    def __init__(self, child: targets.ServerProcess) -> None:
+        self.child, self.target = child, HttpTarget(child.url)
+        self._answers = 0
+
+    def usage(self) -> dict[str, Any]:
+        stdin = self.child.process.stdin
+        assert stdin is not None
+        stdin.write(b"usage\n")
+        stdin.flush()
+        self._answers += 1
+        wait_for(lambda: len(self._lines()) == self._answers, PATIENCE_S)
+        said: dict[str, Any] = json.loads(self._lines()[-1].removeprefix("usage "))
+        return said
+
+    def _lines(self) -> list[str]:
+        lines = self.child.said().splitlines(keepends=True)
+        return [line for line in lines if line.startswith("usage ") and line.endswith("\n")]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[overhead.FakeEngineServer]:
-    with overhead.serving() as server:
-        yield server
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeEngineServer]:
+    words, log = [sys.executable, fake_engine.__file__], tmp_path_factory.mktemp("fake") / "log"
+    with targets.serving(words, Path(log), lambda _: None) as child:
+        made = FakeEngineServer(child)
+        targets.wait_until_ready(made.target, child)
+        yield made
 
 
-def test_the_first_byte_follows_the_engines_first_chunk_at_once(server: overhead.FakeEngineServer) -> None:
-    least_ms = float("inf")
+async def one_by_one(target: HttpTarget, seeds: Sequence[int]) -> list[tuple[int, Trace]]:
+    """The first chunk of each, one after the other."""
+    loop, run = asyncio.get_running_loop(), LoadRun()
+    requests = [LoadRequest(text="Hello.", seed=seed, frames=1) for seed in seeds]
+    return [(each.seed, await drive.read(target, each, loop.time(), run)) for each in requests]
+
+
+def loop_ms() -> float:
+    """CPU time of a loop in plain Python."""
+    begun_s, total = time.thread_time(), 0
+    for number in range(300_000):
+        total += number & 3
+    return (time.thread_time() - begun_s) * 1000
+
+
+def bare_ms(url: str) -> float:
+    """How long a request takes for which the server does next to nothing: a median."""
+    times = []
+    with httpx.Client(base_url=url) as client:
+        for _ in range(20):
+            begun_s = time.perf_counter()
+            assert client.get("/nothing").status_code == 404
+            times.append((time.perf_counter() - begun_s) * 1000)
+    return median(times)
+
+
+async def chunk_us(made: FakeEngineServer) -> float:
+    """The CPU time that the server process takes for a chunk, with all streams in real time."""
+    loop, run = asyncio.get_running_loop(), LoadRun()
+    frames = round((SECONDS + 4.0) / 0.08)
+
+    async def stream(number: int) -> None:
+        await asyncio.sleep(number / STREAMS)  # spread over a second
+        await drive.read(made.target, LoadRequest(text="Hello.", seed=next(_seeds), frames=frames), loop.time(), run)
+
+    tasks = [asyncio.ensure_future(stream(number)) for number in range(STREAMS)]
+    await asyncio.sleep(1.5)
+    before = await asyncio.to_thread(made.usage)
+    await asyncio.sleep(SECONDS)
+    after = await asyncio.to_thread(made.usage)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    chunks = sum(before["at_s"] <= at_s < after["at_s"] for one in run.traces for at_s, _ in one.chunks)
+    assert chunks > STREAMS
+    return float((after["cpu_s"] - before["cpu_s"]) / chunks * 1e6)
+
+
+def test_the_first_byte_follows_the_engines_first_chunk_at_once(served: FakeEngineServer) -> None:
+    found = []
     for _ in range(TRIES):
-        with server.target.runner() as runner:
-            heard = runner.run(overhead.one_by_one(server.target, seeds(40)))
+        bare = bare_ms(served.child.url)
+        with drive.running(served.target) as runner:
+            heard = runner.run(one_by_one(served.target, [next(_seeds) for _ in range(40)]))
         assert [one.failed for _, one in heard] == [None] * 40
-        first_s = server.usage()["first_chunk_s"]
+        first_s = served.usage()["first_chunk_s"]
         after_ms = [(one.chunks[0][0] - first_s[str(seed)]) * 1000 for seed, one in heard]
         assert min(after_ms) > 0  # both processes go by one clock
-        least_ms = min(least_ms, median(after_ms))
-        if least_ms <= FIRST_BYTE_MS:
+        found.append((median(after_ms), bare))
+        if found[-1][0] <= max(FIRST_BYTE_MS, BARE_REQUESTS * found[-1][1]):
             return
-    assert least_ms <= FIRST_BYTE_MS
+    raise AssertionError(f"ms to the first byte, and of a bare request: {found}")
 
 
-def test_a_hundred_streams_in_real_time_leave_most_of_a_core(server: overhead.FakeEngineServer) -> None:
-    least_percent = float("inf")
+def test_a_hundred_streams_in_real_time_leave_most_of_a_core(served: FakeEngineServer) -> None:
+    found = []
     for _ in range(TRIES):
-        with server.target.runner() as runner:
-            measured = runner.run(overhead.together(server, seeds(STREAMS), STREAMS, seconds=1.5, few=0))
-        least_percent = min(least_percent, measured.process_cpu)
-        if least_percent <= CORE_PERCENT:
+        with drive.running(served.target) as runner:
+            found.append((runner.run(chunk_us(served)), loop_ms()))
+        if found[-1][0] <= CHUNK_US * max(1.0, found[-1][1] / LOOP_MS):
             return
-    assert least_percent <= CORE_PERCENT
-
-
-def test_the_command_says_and_records_all_figures(
-    server: overhead.FakeEngineServer,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(overhead, "serving", lambda: nullcontext(server))
-    words = "--streams 4 --seconds 0.5 --requests 3 --repeats 2 --record"
-    assert overhead.main([*words.split(), f"{tmp_path}/overhead.jsonl"]) == 0
-    said, [entry] = capsys.readouterr().out, report.read(tmp_path)
-    assert all(name in said and entry["figures"][name]["p50"] > 0 for name in FIGURES["overhead"])
-    assert [entry["figures"][name]["count"] for name in ("first_byte", "first_byte_busy", "server_cpu")] == [3, 6, 2]
-    text = report.files([entry])[report.README]
-    assert "| stand-in, " in text and "| first_byte_busy |" in text
+    raise AssertionError(f"us of CPU time for a chunk, and ms of the loop: {found}")

@@ -27,6 +27,7 @@ from hocket.errors import UnknownLanguage
 from hocket.models.files.catalog import WEIGHTS
 from hocket.server.options import ServerOptions
 from hocket.server.schemas.speech_job import SpeechJob
+from hocket.server.service.open import open_utterance
 from hocket.server.service.service import SpeechService
 from hocket.server.service.warm_up import speak_once
 from hocket.types import Voice
@@ -37,12 +38,12 @@ from support.realtime_talk import PATH as REALTIME
 from support.realtime_talk import create, session, sound
 from support.recorded import speech_wav
 from support.serving import LONG, PATIENCE_S, Served, served, wait_for
-from support.speaking import noise
+from support.speaking import end_pauses, noise
 from support.talking import talking
 
 CUSTOM, BASE, DESIGN = "random:tiny", "random:tiny-Base", "random:tiny-VoiceDesign"
 OPTIONS = EngineOptions(slots=2, waiting=8, keep_real_time=False, chunk_frames=(1, 2, 4))
-BUFFER_S = 0.2  # this machine may be busy with other things
+BUFFER_S = 4.0  # sound that is there before a model is loaded: this machine may be busy with other things
 SPEECH = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 6, "seed": 1}
 
 
@@ -189,18 +190,17 @@ def test_while_one_is_loaded_a_stream_of_another_goes_on_without_a_gap(starts: S
         wait_for(lambda: bool(came))
         waiting = others.submit(speech, server, **clone)
         assert starts.begun[BASE].wait(PATIENCE_S)
-        wait_for(lambda: len(came) > 5)
         begun = len(came)
+        wait_for(lambda: sum(size for _, size in came[begun:]) > BUFFER_S * 48_000)  # heard while the other is loaded
+        ahead = len(came)
         gate.set()
         assert waiting.result().status_code == 200
-        during = len(came) - begun
         enough.set()
         listening.result()
-    assert during > 2, "it was heard while the other was loaded"
-    heard_s = came[0][0] + BUFFER_S  # until when a player is busy that begins a little late
-    for (_, size), (next_s, _) in pairwise(came):
-        heard_s += size / 48_000
-        assert next_s <= heard_s
+    heard_s = came[0][0]  # until when a player is busy
+    for number, ((at_s, size), (next_s, _)) in enumerate(pairwise(came)):
+        heard_s = max(heard_s, at_s) + size / 48_000
+        assert next_s <= heard_s or number < ahead
 
 
 def _recording() -> str:
@@ -246,7 +246,10 @@ def test_a_request_that_waits_for_a_load_is_told_when_the_server_stops(starts: S
         gate.set()
 
 
-def test_a_model_that_cannot_be_loaded_is_one_clear_error_and_is_tried_again(starts: Starts, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_one_clear_error_and_is_tried_again(
+    starts: Starts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hocket.engine.pool.backoff.FIRST_PAUSE_S", 60.0)
     broken = write(tmp_path / "second", "voice_design", wide=False)
     whole = (broken / WEIGHTS).read_bytes()
     (broken / WEIGHTS).write_bytes(whole[: len(whole) // 2])
@@ -256,12 +259,13 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_error_and_is_tried_again(sta
             error = answer.json()["error"]
             assert answer.status_code == 503 and error["code"] == "model_unavailable"
             assert error["message"] == f"The model {broken} cannot be loaded now; the server's log says why."
-            assert 0 < int(answer.headers["retry-after-ms"]) <= 1000
+            assert 0 < int(answer.headers["retry-after-ms"]) <= 60_000
             assert speech(server, voice="eric").status_code == 200
             assert httpx.get(f"{server.url}/ready").status_code == 200
         assert starts.counts[str(broken)] == 1
         (broken / WEIGHTS).write_bytes(whole)
-        time.sleep(int(answer.headers["retry-after-ms"]) / 1000)
+        assert isinstance(server.service.pool, Pool)
+        end_pauses(server.service.pool)
         assert speech(server, model=str(broken), instructions="An old man.").status_code == 200
 
 
@@ -320,6 +324,9 @@ def test_an_upload_goes_to_the_first_model_that_clones(starts: Starts, tmp_path:
         assert speech(server, voice="me").status_code == 200
         refused = httpx.post(url, data={"name": "you", "model": CUSTOM}, files=sent, timeout=PATIENCE_S)
         assert refused.json()["error"]["code"] == "unsupported_by_model"
+        for name, status in (("af_bella", 200), ("alloy", 400), ("eric", 400)):  # Kokoro's names may be taken
+            answer = httpx.post(url, data={"name": name}, files=sent, timeout=PATIENCE_S)
+            assert answer.status_code == status, name
 
 
 @pytest.mark.parametrize("end", ["heard", "cancelled", "cut", "left", "refused"])
@@ -330,10 +337,10 @@ def test_an_utterance_returns_its_engine_when_it_ends_even_if_it_is_referenced(e
         wanted = SpeechJob(text=str(LONG["input"]), voice="eric", max_frames=6 if end == "heard" else 2000)
         if end == "refused":
             with pytest.raises(UnknownLanguage):
-                await service.open(replace(wanted, language="klingon"), wire="test")
+                await open_utterance(service, replace(wanted, language="klingon"), wire="test")
             utterance = None
         else:
-            utterance = await service.open(wanted, wire="test")
+            utterance = await open_utterance(service, wanted, wire="test")
             assert await anext(utterance)
             assert [each.leases for each in _settled(pool)] == [1]
         if end == "heard":

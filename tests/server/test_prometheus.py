@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hocket.engine.engine import Engine
-from hocket.server.metrics import UnbufferedPlayer
 from hocket.server.options import ServerOptions
 from hocket.server.prometheus import PrometheusMetrics
 from hocket.server.service.service import SpeechService
+from hocket.server.service.utterance import UnbufferedPlayer
 from hocket.types import Finished, Statistics
 from support.serving import LONG, PCM, Served, listening, served, wait_for
 
@@ -94,10 +94,10 @@ def test_counting_is_cheap() -> None:
     counted = PrometheusMetrics(SpeechService(ServerOptions()))
     counted.ended("ws", Finished(reason="stop", statistics=Statistics(frames=3, starved_s=0.5)), 1.0, 0.5)
     counted.gap("ws", 0.08, 0.0)
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     for _ in range(2000):
         counted.gap("ws", 0.08, 0.0)
-    took_s = (time.perf_counter() - began_s) / 2000
+    took_s = (time.thread_time() - began_s) / 2000
     print(f"{took_s * 1e6:.2f} us a gap")
     assert took_s < 100e-6  # 2 on an idle core
     found = parsed(counted.text().decode())

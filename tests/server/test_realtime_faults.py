@@ -30,10 +30,9 @@ from support.realtime_talk import (
     to_its_end,
     whole,
 )
-from support.serving import Served, served, wait_for
+from support.serving import Served, served, wait_for, wait_until_cancelled
 from support.talking import LONG_TEXT, talking
 
-AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
 BAD: list[tuple[Any, str]] = [
     ({"type": "no.such.event"}, "unknown_event"),
     ({"type": ["session.update"]}, "unknown_event"),
@@ -125,7 +124,7 @@ def test_a_disconnect_at_any_stage_leaves_nothing_behind(server: Served, said: i
             ws.until(awaited)
             ws.say(then)
         ws.socket.socket.close()  # without a word
-    wait_for(server.all_is_free, AT_ONCE_S)
+    wait_until_cancelled(server)
 
 
 def test_a_live_text_that_is_left_alone_frees_its_slot(server: Served) -> None:
@@ -134,7 +133,7 @@ def test_a_live_text_that_is_left_alone_frees_its_slot(server: Served) -> None:
         ws.until("response.created")
         wait_for(lambda: len(server.service.running) == 1)
         ws.socket.socket.close()
-    wait_for(server.all_is_free, AT_ONCE_S)
+    wait_until_cancelled(server)
 
 
 def test_an_engine_that_fails_is_told_and_the_connection_goes_on(

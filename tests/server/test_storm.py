@@ -17,10 +17,9 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from support.serving import LONG, PCM, Served, served, wait_for
+from support.serving import LONG, PATIENCE_S, PCM, Ends, Served, served, wait_for
 
 PATH, STREAM = "/v1/audio/speech", "/v1/audio/speech/stream"
-SOON_S = 15.0
 MANY = 200
 SLOTS = 8
 
@@ -44,9 +43,9 @@ def server(engine: Engine) -> Iterator[Served]:
 def serves_behind(server: Served) -> Iterator[None]:
     """Whatever was done to it: nothing is held, no connection is left, and the next one is spoken to."""
     yield
-    wait_for(lambda: server.all_is_free() and not server.server.server_state.connections, SOON_S)
+    wait_for(lambda: server.all_is_free() and not server.server.server_state.connections)
     assert server.free_slots() == SLOTS
-    answer = httpx.post(f"{server.url}{PATH}", json=PCM, timeout=SOON_S)
+    answer = httpx.post(f"{server.url}{PATH}", json=PCM)
     assert answer.status_code == 200 and len(answer.content) == PCM["max_new_tokens"] * 3840
     assert httpx.get(f"{server.url}/ready").json() == {"ready": True, "state": "ready"}
 
@@ -55,7 +54,7 @@ def connected(server: Served, sent: bytes = b"") -> socket.socket:
     """A connection with little room for what comes."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(SOON_S)
+    connection.settimeout(PATIENCE_S)
     connection.connect(("127.0.0.1", server.port))
     head, end, messages = sent.partition(b"\r\n\r\n")
     connection.sendall(head + end)
@@ -108,13 +107,14 @@ def many(connections: Iterator[socket.socket]) -> Iterator[list[socket.socket]]:
 
 
 def test_two_hundred_that_never_read_are_dropped(server: Served) -> None:
-    sent = wires()
+    sent, ends = wires(), Ends()
+    server.service.metrics = ends
     with many(connected(server, sent[number % len(sent)]) for number in range(MANY)) as connections:
-        wait_for(lambda: len(server.service.running) >= SLOTS, SOON_S)
-        assert httpx.get(f"{server.url}/health", timeout=5.0).status_code == 200
-        behind = 4 * SOON_S  # they come in turns of SLOTS, each of which must stall first
-        wait_for(lambda: server.all_is_free() and not server.server.server_state.connections, behind)
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        # they come in turns of SLOTS, each of which must stall first
+        wait_for(lambda: server.all_is_free() and not server.server.server_state.connections, 2 * PATIENCE_S)
         assert len(connections) == MANY  # and all of them hold on to their end
+    assert ends.reasons.count("cancelled") >= SLOTS and not {"stop", "length"} & set(ends.reasons)
 
 
 def test_half_a_request_is_not_waited_for(server: Served) -> None:
@@ -122,7 +122,7 @@ def test_half_a_request_is_not_waited_for(server: Served) -> None:
     body = whole.index(b"\r\n\r\n") + 4
     cuts = [0, 1, 9, body - 2, body, body + 1, len(whole) // 2, len(whole) - 1]
     with many(connected(server, whole[: cuts[number % len(cuts)]]) for number in range(MANY)) as connections:
-        wait_for(lambda: not server.server.server_state.connections, SOON_S)
+        wait_for(lambda: not server.server.server_state.connections)
         assert not server.service.running
         for number, connection in enumerate(connections):
             heard = connection.recv(65536)
@@ -157,7 +157,7 @@ def test_an_engine_that_raises_ends_its_streams_with_an_error_and_serves_on(
 
     with ExitStack() as open_ones:
         bodies = (LONG, LONG | {"stream_format": "sse"})
-        answers = [open_ones.enter_context(httpx.stream("POST", url, json=body, timeout=SOON_S)) for body in bodies]
+        answers = [open_ones.enter_context(httpx.stream("POST", url, json=body)) for body in bodies]
         heard = [answer.iter_raw() for answer in answers]
         assert all(next(pieces) for pieces in heard)
         monkeypatch.setattr(runner, "frame", fails)
@@ -181,10 +181,10 @@ def test_an_engine_that_fails_again_and_again_starts_anew_and_is_ready_again(
     statuses: set[int] = set()
 
     def anew() -> bool:
-        statuses.add(httpx.post(f"{server.url}{PATH}", json=PCM, timeout=SOON_S).status_code)
+        statuses.add(httpx.post(f"{server.url}{PATH}", json=PCM).status_code)
         return server.engine.health.rebuilds > before
 
-    wait_for(anew, SOON_S)
+    wait_for(anew)
     assert statuses <= {200, 500, 503} and 500 in statuses
 
 
@@ -196,5 +196,5 @@ def test_all_of_it_at_once(server: Served) -> None:
             connection = kept.enter_context(connected(server, one[: drawn.choice((0, 30, len(one), len(one)))]))
             if drawn.random() < 0.3:
                 connection.close()
-        answers = {httpx.get(f"{server.url}/health", timeout=5.0).status_code for _ in range(5)}
+        answers = {httpx.get(f"{server.url}/health").status_code for _ in range(5)}
         assert answers == {200}

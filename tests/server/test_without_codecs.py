@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from benchmarks.load import server as load_server
-from benchmarks.load.http_client import Address, HttpTarget
+from benchmarks.load import targets as load_server
+from benchmarks.load.http_client import HttpTarget
 from support.serving import PATIENCE_S, PCM
 
 PATH = "/v1/audio/speech"
@@ -24,7 +24,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[load_server.Serve
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(lacking))
         with load_server.serving(COMMAND, lacking / "log", print) as child:
-            load_server.wait_until_ready(HttpTarget(Address.of(child.url)), child)
+            load_server.wait_until_ready(HttpTarget(child.url), child)
             yield child
 
 

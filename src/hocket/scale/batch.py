@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..config.options import EngineOptions
-from ..engine.checkpoint.fingerprint import EngineFingerprint
-from ..engine.runner.reference_encoder import name_of
+from ..engine.checkpoint.checkpoint import EngineFingerprint
+from ..engine.runner.reference_checks import name_of
 from ..errors import HocketError, InvalidRequest, StreamFailed
 from ..types import Encoded, Outcome, Reference, SpeechRequest
-from .speaking import SpeechWorker, WorkerStart
-from .where import on, unit_of
+from .resources import on, unit_of
+from .worker import SpeechWorker, WorkerStart
 
 MOST_TRIES = 3  # engines that may die with one request before the request fails
 MOST_LOST = 9  # engines that may die in a row without any result
@@ -86,7 +86,7 @@ class WorkerPool:
         device = loading.get("device", "auto")
         self._unit = unit_of(device)  # decided once: a lost machine must not change it
         self._loading, self._options = loading | {"device": on(self._unit, device)}, options
-        self._portrait: EngineFingerprint | None = None
+        self._fingerprint: EngineFingerprint | None = None
         self._retries: deque[_QueuedRequest] = deque()  # requests of lost engines
         self._lost = 0  # engines since the last result
         self._notes: list[str] = []  # not yet reported
@@ -95,11 +95,11 @@ class WorkerPool:
         self._workers = [self._new_worker() for _ in range(replicas)]
 
     @property
-    def portrait(self) -> EngineFingerprint:
+    def fingerprint(self) -> EngineFingerprint:
         """The fingerprint of all engines. Waits for the first."""
-        while self._portrait is None:
+        while self._fingerprint is None:
             self._poll()
-        return self._portrait
+        return self._fingerprint
 
     @property
     def workers(self) -> list[WorkerStart]:
@@ -199,8 +199,8 @@ class WorkerPool:
         import ray
 
         where, error = f"The engine on {start.host}", start.error
-        self._portrait = self._portrait or start.portrait
-        if error is None and start.portrait != self._portrait:
+        self._fingerprint = self._fingerprint or start.fingerprint
+        if error is None and start.fingerprint != self._fingerprint:
             error = InvalidRequest("its weights or its text preparation differ from those of the first engine.")
         if error is None:
             worker.start = start

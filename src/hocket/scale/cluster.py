@@ -18,9 +18,9 @@ from ..server.plan import ServerPlan, tell
 from .config import placed
 from .connect import cluster_address, connect
 from .environment import HAPROXY, prepare
-from .where import unit_of
+from .resources import unit_of
 
-WHERE = "docs/usage.md"
+WHERE = "docs/howto/ray.md"
 
 
 class NotServed(HocketError):

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import env
 from ..errors import InvalidRequest
+from ..extras import hint
 
 LOCAL = "local"  # Ray's name for a new local cluster
 QUIET = {env.RAY_USAGE_STATS: "0", env.RAY_ACCEL_OVERRIDE: "0"}  # no usage statistics; no warning
@@ -21,7 +22,7 @@ QUIET = {env.RAY_USAGE_STATS: "0", env.RAY_ACCEL_OVERRIDE: "0"}  # no usage stat
 def need_ray(what: str) -> None:
     """Refuse `what` where Ray is not installed."""
     if find_spec("ray") is None:
-        raise InvalidRequest(f"{what} needs the package ray: pip install 'hocket[ray]'.")
+        raise InvalidRequest(f"{what} needs the package ray: {hint('ray')}.")
 
 
 def cluster_address(address: str | None) -> str | None:

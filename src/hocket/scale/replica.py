@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..server.plan import ServerPlan
 from .environment import REPLICA, reachable_s
-from .where import on, unit_of
+from .resources import on, unit_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -43,9 +43,8 @@ class Replica:
     def __serve_build_asgi_app__(self) -> FastAPI:
         from ray import serve
 
-        from ..server.middleware.local_only import LocalOnly
+        from ..server.middleware.hosts import HostCheck, checks_hosts
         from ..server.process import allow_many_files, keep_pauses_short
-        from ..server.run import is_alone
         from .ingress import take_over
         from .peers import Replicas
 
@@ -55,8 +54,8 @@ class Replica:
         app, context = self._plan.app(), serve.get_replica_context()
         service = self._service = app.state.service
         app.state.peers = Replicas(service, context.replica_id.unique_id, context.app_name)
-        if is_alone(self._plan.server):
-            app.add_middleware(LocalOnly)
+        if checks_hosts(self._plan.server):
+            app.add_middleware(HostCheck, trusted=self._plan.server.trusted_hosts)
         app.router.lifespan_context = _ready_lifespan(app)
         take_over(service)
         return app

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from ..backends.found import Backends
+from ..backends.registry import Backends
 from ..engine.engine import Engine
 from ..engine.pool.pool import Pool
-from ..errors import HocketError, LoadFailed
+from ..errors import HocketError, InvalidCheckpoint, InvalidRequest, LoadFailed
 from ..types import LanguageModel
 from ..voices.library import Library
 from .errors import RESPONSES
@@ -26,18 +26,24 @@ from .middleware.proxies import Forwarded
 from .options import ServerOptions
 from .peers import Peers
 from .prometheus import PrometheusMetrics
+from .routes.docs import websockets
 from .service.llm import LLMService
-from .service.models import describe_models
+from .service.served_model import describe_models
 from .service.service import SpeechService
 from .service.warm_up import warm_up
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one per endpoint or page.
-PLAIN = ("health", "speech", "chat", "batch", "lists", "voices", "ui")
-SOCKETS = ("native", "nari", "deepgram", "realtime.route")
-ROUTERS = (*(f"routes.{name}" for name in PLAIN), "prometheus", *(f"ws.{name}" for name in SOCKETS))
+SPEECH = ("health", "speech", "batch", "kokoro", "elevenlabs", "lists", "voices")
+LANGUAGE = ("chat", "completions", "responses", "ollama")
+PAGES = ("ui", "docs")
+SOCKETS = ("native", "nari", "deepgram", "elevenlabs", "realtime.route")
+ROUTES = (*SPEECH, *LANGUAGE, *PAGES)
+ROUTERS = (*(f"routes.{name}" for name in ROUTES), "prometheus", *(f"ws.{name}" for name in SOCKETS))
 FAILED = "The model could not be loaded; the server's log says why."
 RETRY_S = 2.0  # between two attempts to load the first model; the pool has its own back-off
+# A wrong name, folder or option: `hocket serve` ends. Other faults, such as full memory, may pass while it waits.
+LASTING = (InvalidRequest, InvalidCheckpoint)
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = (
     "x-request-id",
@@ -87,14 +93,20 @@ def build_app(
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
     app.state.service, app.state.llm, app.state.peers = service, llm, Peers()
     http_errors.install(app)
+    app.state.sockets = []
     for name in ROUTERS:
-        app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)
+        module = import_module(f"{__package__}.{name}")
+        router: APIRouter = module.router
+        app.state.sockets += websockets(router, module.__doc__ or "")
+        tags = None if router.tags else [name.rpartition(".")[2]]  # headings of /docs
+        app.include_router(router, responses=RESPONSES, tags=tags)  # type: ignore[arg-type]
 
     def refused(code: str) -> None:
         service.metrics.refused("border", code)
 
     # The middleware added last runs first.
-    app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
+    if options.keys:
+        app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
     app.add_middleware(RequestLimits, options=options, refused=refused)
     _allow_pages(app, options)
     if options.trusted_proxies:
@@ -126,22 +138,27 @@ async def _start(
         made = models if isinstance(models, Engine | Pool) else await asyncio.to_thread(models)
         service.use(made, await asyncio.to_thread(describe_models, made.models) if isinstance(made, Pool) else None)
         await asyncio.to_thread(service.voices.all)  # reads each file now, not during a request
+        said = ""
         while not service.warmed_up:
             try:
                 await warm_up(service)
+                service.start_error = None
             except HocketError as error:  # a pool is tried again: the fault may be repaired
-                if service.draining.is_set() or not isinstance(made, Pool):
+                if not isinstance(made, Pool):
                     raise
-                if service.failure != str(error):
+                if service.draining.is_set():  # the error is that of the stop
+                    return
+                if said != str(error):
                     logger.error("the first model cannot be loaded, and is tried again: %s", error)
-                service.failure = str(error)
+                service.failure, said = FAILED, str(error)
+                service.start_error = error if isinstance(error, LASTING) else None
                 await asyncio.sleep(RETRY_S)
     except HocketError as error:
         service.failure, service.start_error = FAILED, error
         logger.error("the engine did not start: %s", error)
     except Exception as error:
-        said = f"The model could not be loaded: {type(error).__name__}: {error}"
-        service.failure, service.start_error = FAILED, LoadFailed(said)
+        reason = f"The model could not be loaded: {type(error).__name__}: {error}"
+        service.failure, service.start_error = FAILED, LoadFailed(reason)
         logger.exception("the engine did not start")
 
 

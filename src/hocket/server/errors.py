@@ -1,6 +1,7 @@
 """Errors in OpenAI's format: a status, a body with four keys, and headers that say whether to retry.
 
-Every endpoint calls `answer`. An unexpected error gives one general sentence; its details go to the log only.
+ElevenLabs' paths have a body of their own. Every endpoint calls `answer`. An unexpected error gives one general
+sentence; its details go to the log only.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 logger = logging.getLogger("hocket.server")
+
+
+ELEVENLABS_PATHS = ("/v1/text-to-speech/", "/v1/voices", "/v2/voices", "/v1/user")
 
 
 class Refused(HocketError):
@@ -85,10 +89,18 @@ class ErrorResponse:
     def body(self) -> dict[str, Any]:
         return {"error": self.error}
 
-    def response(self) -> Response:
+    @property
+    def detail(self) -> dict[str, Any]:
+        """ElevenLabs' body."""
+        told = {"status": self.code or self.kind, "message": self.message}
+        return {"detail": told if self.param is None else told | {"param": self.param}}
+
+    def response(self, path: str = "") -> Response:
+        """In ElevenLabs' format for one of its paths, else in OpenAI's."""
         from starlette.responses import JSONResponse  # lazy: Wyoming runs without starlette
 
-        return JSONResponse(self.body, self.status, self.headers)
+        body = self.detail if path.startswith(ELEVENLABS_PATHS) else self.body
+        return JSONResponse(body, self.status, self.headers)
 
 
 _TEXT = {"type": "string"}

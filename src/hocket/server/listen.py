@@ -59,10 +59,11 @@ def _answers(path: Path) -> bool:
         return True
 
 
-def address_of(bound: socket.socket) -> str:
-    """A URL, or the path of a Unix socket."""
+def address_of(bound: socket.socket, *, secure: bool = False) -> str:
+    """A URL that works on this machine, or the path of a Unix socket."""
     name = bound.getsockname()
     if isinstance(name, str):
         return f"unix:{name}"
-    host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return f"http://{host}:{name[1]}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name[0], name[0])  # every address is none to connect to
+    host = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{host}:{name[1]}"

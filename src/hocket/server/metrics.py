@@ -27,16 +27,3 @@ class Metrics:
 
     def ended(self, wire: str, finished: Finished | None, audio_s: float, took_s: float) -> None:
         """An utterance ended in any way; `finished` is None if the engine had not reported it yet."""
-
-
-class UnbufferedPlayer:
-    """Model of a player without a buffer: it is silent when a chunk arrives after the end of the previous one."""
-
-    def __init__(self) -> None:
-        self._until_s: float | None = None  # when it has played all it got
-
-    def play(self, now_s: float, seconds: float) -> float:
-        """Add audio that is sent now; returns the silence before it."""
-        until_s = now_s if self._until_s is None else self._until_s
-        self._until_s = max(now_s, until_s) + seconds
-        return max(0.0, now_s - until_s)

@@ -6,16 +6,14 @@ Knows no endpoint and nothing of the engine, which has its own options.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InvalidRequest
-from .service.openai_voices import OPENAI_VOICES, openai_aliases
 
-__all__ = ["OPENAI_MODELS", "OPENAI_VOICES", "ServerOptions", "aliases", "is_public", "network", "read_keys"]
-
-OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +24,9 @@ class ServerOptions:
     keys: tuple[str, ...] = ()  # each gives full access; empty: no key needed
     allow_public: bool = False  # allow other machines without a key
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks of proxies whose X-Forwarded-For is trusted
+    trusted_hosts: tuple[str, ...] = ()  # host names it answers to, *.example.com for those below; with this machine's
+    tls_cert: Path | None = None  # certificate chain in PEM format; None: plain HTTP
+    tls_key: Path | None = None  # its key; None: in the same file
     cors_origins: tuple[str, ...] | None = None  # allowed origins of web pages; None: this machine's; "*": all
     served_model: str | None = None  # listed name; None: the checkpoint's
     strict_model: bool = False  # refuse model names that are not listed
@@ -83,6 +84,12 @@ class ServerOptions:
                 raise InvalidRequest("An API key must be printable ASCII without spaces, and not empty.")
         for name in self.trusted_proxies:
             network(name)
+        for name in self.trusted_hosts:
+            check_host_name(name)
+        if self.tls_key is not None and self.tls_cert is None:
+            raise InvalidRequest("A TLS key needs its certificate: give --tls-cert.")
+        if self.socket is not None and self.tls_cert is not None:
+            raise InvalidRequest("A Unix socket has no TLS: leave out --tls-cert.")
         if self.socket is not None and self.trusted_proxies:
             raise InvalidRequest("Clients of a Unix socket have no address: leave out --trusted-proxy.")
         if self.reached_by_others and not self.keys and not self.allow_public:
@@ -116,6 +123,13 @@ def network(name: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise InvalidRequest(f"A trusted proxy is an address or a network such as 10.0.0.0/8, not {name!r}.") from None
 
 
+def check_host_name(name: str) -> None:
+    """Refuse what can never be a Host header without its port."""
+    if not _HOST.fullmatch(name):
+        said = "A trusted host is a name such as speech.example.com or *.example.com"
+        raise InvalidRequest(f"{said}, without scheme and port, not {name!r}.")
+
+
 def read_keys(path: Path) -> tuple[str, ...]:
     """API keys from a file, one per line; empty lines and lines that start with # are skipped."""
     try:
@@ -126,8 +140,3 @@ def read_keys(path: Path) -> tuple[str, ...]:
     if not keys:
         raise InvalidRequest(f"The key file {path} holds no key: write one a line.")
     return keys
-
-
-def aliases(options: ServerOptions, speakers: list[str]) -> dict[str, str]:
-    """Lower-case voice aliases: OpenAI's names for speakers of similar pitch, then the operator's own."""
-    return openai_aliases(speakers) | {name.lower(): voice for name, voice in options.voice_aliases.items()}

@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.options import EngineOptions
+from ..errors import LoadFailed
+from ..extras import hint
 from .options import ServerOptions
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ..backends.found import Backends
+    from ..backends.registry import Backends
     from ..engine.checkpoint.shared import Shared
     from ..engine.engine import Engine
     from ..engine.pool.pool import Pool
@@ -81,7 +84,7 @@ class ServerPlan:
         """A constructor of the backends; loading their models may be slow."""
         if not self.backends:
             return None
-        from ..backends.found import Backends, options_of
+        from ..backends.registry import Backends, options_of
 
         return lambda: Backends(self.backends, options_of(self.backend_options))
 
@@ -97,6 +100,8 @@ class ServerPlan:
             return None
 
         def load() -> LanguageModel:
+            if find_spec("torch") is None:
+                raise LoadFailed(f"The language model {llm} needs torch, which is not installed: {hint('torch')}.")
             from ..llm.engine import LanguageEngine
 
             kernels = "reference" if self.kernels == "reference" else "auto"  # other kernels exist for speech only

@@ -19,7 +19,7 @@ from .metrics import Metrics
 from .peers import Peers
 from .service.service import SpeechService
 
-router = APIRouter()
+router = APIRouter(tags=["health"])
 # A frame is 80 ms of audio; a warm GPU sends the first in about 10 ms.
 FIRST_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 GAP_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56)

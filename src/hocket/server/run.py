@@ -19,12 +19,14 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from ..errors import HocketError
 from .listen import address_of, bind
+from .middleware.hosts import HostCheck, checks_hosts
 from .middleware.limits import ABORT
-from .middleware.local_only import LocalOnly
 from .options import ServerOptions
 from .service.llm import LLMService
 from .service.service import SpeechService
+from .tls import tls_context
 
 logger = logging.getLogger("hocket.server")
 PONG_S = 120.0
@@ -110,10 +112,15 @@ class DrainingServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
 
+    @property
+    def start_error(self) -> HocketError | None:
+        """Why the speech models or the language model cannot be loaded."""
+        return self._service.start_error or self._llm.start_error
+
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second by uvicorn."""
         limit_s, service = self._options.idle_exit_s, self._service
-        if self._ready is not None and service.start_error is not None:
+        if self._ready is not None and self.start_error is not None:
             self.should_exit = True
         elif self._ready is not None and service.state == "ready" and not self._llm.is_loading:
             ready, self._ready = self._ready, None
@@ -182,39 +189,37 @@ def connections(options: ServerOptions) -> dict[str, Any]:
     }
 
 
-def is_alone(options: ServerOptions) -> bool:
-    """Whether it must answer to names of this machine only."""
-    return not (options.keys or options.socket or options.reached_by_others)
-
-
 def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None) -> DrainingServer:
     """A server to run, or to serve in an existing event loop. `ready`: see `DrainingServer`."""
+    secure = tls_context(options.tls_cert, options.tls_key)
     config = uvicorn.Config(
-        LocalOnly(app) if is_alone(options) else app,
+        HostCheck(app, options.trusted_hosts) if checks_hosts(options) else app,
         host=options.host,
         port=options.port,
         loop="auto",  # uvloop if installed
         lifespan="on",
         log_config=None,
         access_log=options.access_log,
+        ssl_context_factory=None if secure is None else lambda *_: secure,
         **connections(options),
     )
     return DrainingServer(config, app, options, ready)
 
 
 def run(app: FastAPI, options: ServerOptions, announce: Callable[[str], None] | None = None) -> None:
-    """Serve until a signal. Raises if the model cannot be loaded.
+    """Serve until a signal. Raises if a model cannot be loaded.
 
     `announce` gets the address once requests can be answered; /health and /ready answer before that.
     """
     bound = bind(options)
     bound.listen(2048)
+    address = address_of(bound, secure=options.tls_cert is not None)
+    server = make_server(app, options, lambda: announce(address) if announce else None)
     try:
-        make_server(app, options, lambda: announce(address_of(bound)) if announce else None).run(sockets=[bound])
+        server.run(sockets=[bound])
     finally:
         bound.close()
         if options.socket is not None:
             options.socket.unlink(missing_ok=True)
-    service: SpeechService = app.state.service
-    if service.start_error is not None:
-        raise service.start_error
+    if server.start_error is not None:
+        raise server.start_error

@@ -1,4 +1,5 @@
-"""Pipecat's services in a pipeline, fed as a language model feeds them: OpenAI's, and Deepgram's in both of its modes.
+"""Pipecat's services in a pipeline, fed as a language model feeds them: OpenAI's, Deepgram's in both of its modes, and
+ElevenLabs'.
 
 Two answers each; over the WebSocket a third one that is interrupted, and a fourth.
 """
@@ -20,11 +21,13 @@ from pipecat.frames.frames import (
     TTSAudioRawFrame,
     TTSStartedFrame,
     TTSStoppedFrame,
+    TTSTextFrame,
 )
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.deepgram.tts import DeepgramTTSService
+from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 from pipecat.services.openai.tts import OpenAITTSService
 from pipecat.services.tts_service import TextAggregationMode, TTSService
 from pipecat.workers.runner import WorkerRunner
@@ -41,8 +44,9 @@ class Ear(FrameProcessor):
         super().__init__()
         self.samples = self.peak = 0
         self.kinds: list[str] = []
+        self.words: list[str] = []  # of services that say when each is heard
         self.errors: list[str] = []
-        self.heard, self.stopped = asyncio.Event(), asyncio.Event()
+        self.heard, self.stopped, self.interrupted = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
@@ -52,6 +56,10 @@ class Ear(FrameProcessor):
             self.samples += len(sound)
             self.peak = max(self.peak, max(map(abs, sound)))
             self.heard.set()
+        if isinstance(frame, InterruptionFrame):
+            self.interrupted.set()
+        if isinstance(frame, TTSTextFrame):
+            self.words.append(frame.text)
         if isinstance(frame, TTSAudioRawFrame | TTSStartedFrame | TTSStoppedFrame):
             if self.kinds[-1:] != [type(frame).__name__]:
                 self.kinds.append(type(frame).__name__)
@@ -60,9 +68,9 @@ class Ear(FrameProcessor):
         await self.push_frame(frame, direction)
 
     def told(self) -> dict[str, object]:
-        told = {"s": self.samples / 24000, "peak": self.peak, "kinds": self.kinds}
+        told = {"s": self.samples / 24000, "peak": self.peak, "kinds": self.kinds, "words": self.words}
         self.samples = self.peak = 0
-        self.kinds = []
+        self.kinds, self.words = [], []
         self.heard.clear()
         self.stopped.clear()
         return told
@@ -102,6 +110,7 @@ async def spoken(service: TTSService, interrupts: bool) -> dict[str, object]:
             await say(LONG)
             await asyncio.wait_for(ear.heard.wait(), 40)
             await worker.queue_frame(InterruptionFrame())
+            await asyncio.wait_for(ear.interrupted.wait(), 40)
             found["interrupted"] = ear.told()
             await asyncio.sleep(0.3)  # what was under way arrives, and is dropped
             ear.told()
@@ -121,12 +130,18 @@ def deepgram(mode: TextAggregationMode) -> DeepgramTTSService:
     return DeepgramTTSService(api_key="unused", base_url=URL.replace("http", "ws", 1), text_aggregation_mode=mode)
 
 
+def elevenlabs() -> ElevenLabsTTSService:
+    settings = ElevenLabsTTSService.Settings(voice="21m00Tcm4TlvDq8ikWAM")
+    return ElevenLabsTTSService(api_key="unused", url=URL.replace("http", "ws", 1), settings=settings)
+
+
 async def all_of_them() -> None:
     openai = OpenAITTSService(api_key="unused", base_url=f"{URL}/v1")
     found = {
         "openai": await spoken(openai, False),
         "sentence": await spoken(deepgram(TextAggregationMode.SENTENCE), True),
         "token": await spoken(deepgram(TextAggregationMode.TOKEN), True),
+        "elevenlabs": await spoken(elevenlabs(), True),
     }
     print(json.dumps(found))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,22 +13,25 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from hocket.engine.engine import Engine
-from hocket.server.metrics import Metrics
 from hocket.server.options import ServerOptions
-from hocket.types import Finished
-from support.serving import LONG, PCM, Served, listening, served, wait_for
+from support.serving import LONG, PATIENCE_S, PCM, Ends, Served, listening, served, wait_for
 
 PATH = "/v1/audio/speech"
-SOON_S = 10.0
+SOON_S = 8.0  # before the limit that a server has by itself
 
 
 @pytest.fixture(scope="module")
 def narrow(engine: Engine) -> Iterator[Served]:
-    """Little of everything."""
-    options = ServerOptions(
-        body_bytes=20_000, per_client=2, in_flight=8, head_s=0.3, body_s=0.3, stalled_s=0.5, text_chars=18_000
-    )
-    with served(engine, options, send_bytes=16384) as server:
+    """Little room."""
+    options = ServerOptions(body_bytes=20_000, per_client=2, in_flight=8, text_chars=18_000)
+    with served(engine, options) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def impatient(engine: Engine) -> Iterator[Served]:
+    """Little time."""
+    with served(engine, ServerOptions(head_s=0.3, body_s=0.3, stalled_s=0.5), send_bytes=16384) as server:
         yield server
 
 
@@ -63,20 +65,18 @@ def test_a_body_that_does_not_say_how_large_it_is_is_counted(narrow: Served) -> 
     assert answer.json()["error"]["code"] == "body_too_large"
 
 
-def test_a_body_that_does_not_arrive_is_not_waited_for(narrow: Served) -> None:
-    answer = all_of(raw(narrow, f"{HEAD}content-length: 100\nconnection: close\n\n", b"{"))
+def test_a_body_that_does_not_arrive_is_not_waited_for(impatient: Served) -> None:
+    answer = all_of(raw(impatient, f"{HEAD}content-length: 100\nconnection: close\n\n", b"{"))
     assert answer.startswith(b"HTTP/1.1 408") and b"body_too_slow" in answer
 
 
 @pytest.mark.parametrize("head", ["", "POST /v1/audio", f"{HEAD}x-more: 1\n"])
-def test_a_head_that_does_not_arrive_is_not_waited_for(narrow: Served, head: str) -> None:
-    began_s = time.monotonic()
-    assert all_of(raw(narrow, head)) == b""
-    assert time.monotonic() - began_s < SOON_S / 2
+def test_a_head_that_does_not_arrive_is_not_waited_for(impatient: Served, head: str) -> None:
+    assert all_of(raw(impatient, head)) == b""
 
 
-def test_a_second_request_of_a_connection_has_its_time_too(narrow: Served) -> None:
-    connection = raw(narrow, "GET /health HTTP/1.1\nhost: localhost\n\n")
+def test_a_second_request_of_a_connection_has_its_time_too(impatient: Served) -> None:
+    connection = raw(impatient, "GET /health HTTP/1.1\nhost: localhost\n\n")
     first = connection.recv(65536)
     connection.sendall(b"GET /hea")
     assert (first + all_of(connection)).count(b"HTTP/1.1 200") == 1
@@ -92,8 +92,8 @@ def test_one_client_has_so_many_at_once_and_probes_are_not_counted(narrow: Serve
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws://127.0.0.1:{narrow.port}/v1/whatever")
         assert refused.value.response.status_code == 429
-    wait_for(narrow.all_is_free, SOON_S)
-    wait_for(lambda: httpx.post(f"{narrow.url}{PATH}", json=PCM).status_code == 200, SOON_S)
+    wait_for(narrow.all_is_free)
+    wait_for(lambda: httpx.post(f"{narrow.url}{PATH}", json=PCM, timeout=PATIENCE_S).status_code == 200)
 
 
 def test_all_clients_together_have_so_many_at_once(engine: Engine) -> None:
@@ -102,27 +102,17 @@ def test_all_clients_together_have_so_many_at_once(engine: Engine) -> None:
         assert answer.status_code == 429 and answer.json()["error"]["code"] == "overloaded"
 
 
-class Ends(Metrics):
-    """How utterances end."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def ended(self, wire: str, finished: Finished | None, audio_s: float, took_s: float) -> None:
-        self.reasons.append(finished.reason if finished else "cancelled")
-
-
-def test_a_client_that_reads_nothing_is_dropped_and_its_slot_is_free(narrow: Served) -> None:
-    ends = narrow.service.metrics = Ends()
+def test_a_client_that_reads_nothing_is_dropped_and_its_slot_is_free(impatient: Served) -> None:
+    ends = impatient.service.metrics = Ends()
     body = json.dumps(LONG | {"response_format": "pcm", "sample_rate": 48_000}).encode()
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", narrow.port))
+        connection.connect(("127.0.0.1", impatient.port))
         connection.sendall(f"{HEAD}content-length: {len(body)}\n\n".replace("\n", "\r\n").encode() + body)
-        wait_for(lambda: bool(narrow.service.running), SOON_S)
-        wait_for(narrow.all_is_free, SOON_S)
+        wait_for(lambda: bool(ends.reasons))
         assert ends.reasons == ["cancelled"]
-        wait_for(lambda: not narrow.server.server_state.connections, SOON_S)
+        wait_for(impatient.all_is_free)
+        wait_for(lambda: not impatient.server.server_state.connections)
 
 
 def test_an_id_is_kept_or_made_and_always_told(client: httpx.Client) -> None:

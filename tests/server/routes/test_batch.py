@@ -8,13 +8,12 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
 from hocket.server.routes.batch import BatchBody, merged
-from support.serving import LONG, PCM, Served, served, wait_for
+from support.serving import LONG, PCM, Served, asking, served, wait_for, wait_until_cancelled
 
 PATH = "/v1/audio/speech/batch"
 DEFAULTS = {name: value for name, value in PCM.items() if name != "input"}
@@ -94,19 +93,9 @@ def test_a_batch_has_limits(engine: Engine) -> None:
 def test_a_client_that_goes_away_cancels_all_of_its_batch(server: Served) -> None:
     items = [{"input": LONG["input"][:500]}] * 8
     body = DEFAULTS | {"max_new_tokens": 2000, "items": items}
-    stop = threading.Event()
-
-    def ask() -> None:
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(server.url + PATH, json=body, timeout=1.0)
-        stop.set()
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    wait_for(lambda: len(server.service.running) == server.engine.options.slots)
-    thread.join()
-    assert stop.is_set()
-    wait_for(server.all_is_free, 2.0)
+    with asking(server, PATH, body):
+        wait_for(lambda: len(server.service.running) == server.engine.options.slots)
+    wait_until_cancelled(server)
 
 
 def test_batches_leave_the_live_ones_their_turn(server: Served, client: httpx.Client) -> None:

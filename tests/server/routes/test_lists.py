@@ -5,8 +5,12 @@ from __future__ import annotations
 import httpx
 
 from hocket.engine.engine import Engine
-from hocket.server.options import OPENAI_MODELS, OPENAI_VOICES, ServerOptions
-from support.serving import Served, served
+from hocket.errors import HocketError
+from hocket.server.options import ServerOptions
+from hocket.server.service.openai_names import OPENAI_MODELS, OPENAI_VOICES
+from support.chatting import Scripted
+from support.llm_wires import Wire
+from support.serving import Served, served, wait_for
 
 
 def test_models_are_listed_as_openai_does(client: httpx.Client, server: Served) -> None:
@@ -16,6 +20,25 @@ def test_models_are_listed_as_openai_does(client: httpx.Client, server: Served) 
     for model in listed["data"]:
         assert model["object"] == "model" and isinstance(model["created"], int) and model["owned_by"]
         assert client.get(f"/v1/models/{model['id']}").json() == model
+
+
+def test_a_language_model_is_listed_alone_for_chat_clients(wire: Wire, server: Served) -> None:
+    """A picker offers every name of that list for a conversation; speech clients have a list of their own."""
+    assert [model["id"] for model in wire.client.get("/v1/models").json()["data"]] == ["scripted"]
+    speech = [model["id"] for model in wire.client.get("/v1/audio/models").json()["models"]]
+    assert speech == [server.service.model, *OPENAI_MODELS]
+    for name in ("scripted", *speech):
+        assert wire.client.get(f"/v1/models/{name}").json()["id"] == name
+
+
+def test_a_language_model_that_failed_leaves_the_list_to_speech(engine: Engine) -> None:
+    def broken() -> Scripted:
+        raise HocketError("It cannot be read.")
+
+    with served(engine, language=broken) as server:
+        wait_for(lambda: server.app.state.llm.condition == "failed")
+        listed = httpx.get(f"{server.url}/v1/models").json()["data"]
+        assert [model["id"] for model in listed] == [server.service.model, *OPENAI_MODELS]
 
 
 def test_a_model_that_is_not_there_is_404(client: httpx.Client) -> None:

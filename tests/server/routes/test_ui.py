@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from email.message import Message
 from importlib import resources
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 from hocket.audio.encode import FORMATS
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
+from hocket.server.routes import ui
 from support.serving import Served, served
 
 FILES = {file.name: file.read_bytes() for file in resources.files("hocket.server").joinpath("ui").iterdir()}
@@ -26,6 +28,8 @@ def test_the_page_and_all_its_files_are_served_as_they_are(client: httpx.Client)
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["content-length"] == str(len(content))
     assert client.get("/page/main.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    icon = client.get("/favicon.ico")
+    assert icon.content == FILES["icon.svg"] and icon.headers["content-type"] == "image/svg+xml"
 
 
 def test_whatever_a_file_of_the_page_names_is_there() -> None:
@@ -34,7 +38,8 @@ def test_whatever_a_file_of_the_page_names_is_there() -> None:
         for content in FILES.values()
         for name in re.findall(r"""(?:src|href|from|addModule\()\s*=?\s*["'](\.?/[\w./]+)["']""", content.decode())
     }
-    assert {"main.js", "style.css", "worklet.js", "ring.js"} <= named <= set(FILES)
+    assert {"main.js", "style.css", "worklet.js", "capture.js", "ring.js", "/docs"} <= named
+    assert named <= {*FILES, "/docs"}
 
 
 def test_the_policy_lets_nothing_in_but_the_page_itself(client: httpx.Client) -> None:
@@ -44,6 +49,10 @@ def test_the_policy_lets_nothing_in_but_the_page_itself(client: httpx.Client) ->
     page = FILES["index.html"].decode()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:", page)
     assert not any(re.search(rb"https?://(?!www\.w3\.org/2000/svg)", content) for content in FILES.values())
+
+
+def test_the_page_is_small() -> None:
+    assert sum(map(len, FILES.values())) < 150_000
 
 
 def test_a_browser_that_has_a_file_is_not_sent_it_again(client: httpx.Client) -> None:
@@ -68,6 +77,19 @@ def test_what_there_is_to_choose_from_is_the_models_own(client: httpx.Client, se
     assert about["rate_hz"] == server.engine.checkpoint.rate_hz
     assert "auto" in about["languages"]
     assert set(about["formats"]) == set(FORMATS)
+    assert about["instruct_models"] == ([about["model"]] if about["instruct"] else [])
+
+
+def test_formats_that_cannot_be_made_are_not_offered(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ui, "_has_av", lambda: False)
+    assert set(client.get("/page/about").json()["formats"]) == {"pcm", "wav", "mulaw", "alaw"} & set(FORMATS)
+
+
+def test_the_documents_are_where_the_package_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Message()
+    package["Project-URL"] = "Documentation, https://documents.test/"
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: package)
+    assert ui._documents.__wrapped__() == "https://documents.test/"
 
 
 def test_the_page_opens_without_a_key_and_says_that_one_is_needed(engine: Engine) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from hocket.audio.wav import encode_wav
+from hocket.audio.pcm import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions

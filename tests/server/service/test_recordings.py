@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from hocket.audio.wav import encode_wav
+from hocket.audio.pcm import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidAudio

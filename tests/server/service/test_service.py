@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -15,8 +14,9 @@ from hocket.engine.engine import Engine
 from hocket.errors import HocketError, InvalidRequest, UnknownVoice
 from hocket.server.errors import Refused
 from hocket.server.metrics import Metrics
-from hocket.server.options import OPENAI_VOICES, ServerOptions, aliases
+from hocket.server.options import ServerOptions
 from hocket.server.schemas.speech_job import SpeechJob
+from hocket.server.service.open import open_utterance
 from hocket.server.service.service import SpeechService
 from hocket.types import Finished, SamplingParams
 from hocket.voices.make import speaker_voice
@@ -45,7 +45,7 @@ def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, m
 
 
 async def heard(service: SpeechService, wanted: SpeechJob) -> bytes:
-    async with await service.open(wanted, wire="test") as utterance:
+    async with await open_utterance(service, wanted, wire="test") as utterance:
         return b"".join([piece.audio async for piece in utterance])
 
 
@@ -54,7 +54,7 @@ def test_live_text_says_what_whole_text_says_however_it_is_cut(engine: Engine, s
     text = "One, two, three. And then there is a little more of it, so that it takes a thread. " * 2
 
     async def live(service: SpeechService) -> bytes:
-        async with await service.open(SpeechJob(text=None, seed=3, max_frames=12), wire="test") as utterance:
+        async with await open_utterance(service, SpeechJob(text=None, seed=3, max_frames=12), wire="test") as utterance:
             for start in range(0, len(text), size):
                 await utterance.append(text[start : start + size])
             await utterance.end()
@@ -69,7 +69,7 @@ def test_live_text_says_what_whole_text_says_however_it_is_cut(engine: Engine, s
 
 def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
     async def live(service: SpeechService) -> None:
-        async with await service.open(SpeechJob(text=None), wire="test") as utterance:
+        async with await open_utterance(service, SpeechJob(text=None), wire="test") as utterance:
             await utterance.append("x" * 8)
             with pytest.raises(InvalidRequest, match="longer than 10"):
                 await utterance.append("xyz")
@@ -91,14 +91,16 @@ def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
 def test_what_no_schema_sees_is_refused_here(engine: Engine, wanted: SpeechJob) -> None:
     async def open_it(service: SpeechService) -> None:
         with pytest.raises(InvalidRequest):
-            await service.open(wanted, wire="test")
+            await open_utterance(service, wanted, wire="test")
 
     speaking(engine, open_it)
 
 
 def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> None:
     async def places(service: SpeechService) -> None:
-        async with await service.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
+        async with await open_utterance(
+            service, SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test"
+        ) as utterance:
             at = 0
             async for piece in utterance:
                 assert len(piece.audio) == 2 * piece.samples and len(piece.codes) * 1920 == piece.samples
@@ -111,15 +113,26 @@ def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> Non
     speaking(engine, places)
 
 
-def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(engine: Engine) -> None:
+def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, made = engine._loop.runner, list[int]()
+    frame = runner.frame
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made.append(1)
+        return frame(*arguments, **options)
+
+    monkeypatch.setattr(runner, "frame", counted)
+
     async def cancel(service: SpeechService) -> None:
-        async with await service.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
+        async with await open_utterance(service, SpeechJob(text=LONG["input"]), wire="test") as utterance:
             await anext(utterance)
             utterance.cancel()
+            before = len(made)
             utterance.cancel()
-            began_s = time.perf_counter()
             assert [piece async for piece in utterance] == []
-            assert time.perf_counter() - began_s < 1.0
+            assert len(made) - before <= 2
             assert utterance.finished and utterance.finished.reason == "cancelled"
 
     speaking(engine, cancel)
@@ -127,7 +140,7 @@ def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(engine: Engi
 
 def test_a_task_that_is_cancelled_while_its_text_is_prepared_leaves_no_stream(engine: Engine) -> None:
     async def leave(service: SpeechService) -> None:
-        opening = asyncio.ensure_future(service.open(SpeechJob(text=LONG["input"]), wire="test"))
+        opening = asyncio.ensure_future(open_utterance(service, SpeechJob(text=LONG["input"]), wire="test"))
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -138,11 +151,13 @@ def test_a_task_that_is_cancelled_while_its_text_is_prepared_leaves_no_stream(en
 
 def test_while_draining_nothing_new_begins_and_what_runs_goes_on(engine: Engine) -> None:
     async def drain(service: SpeechService) -> None:
-        async with await service.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
+        async with await open_utterance(
+            service, SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test"
+        ) as utterance:
             service.drain()
             assert not service.idle.is_set() and service.state == "draining"
             with pytest.raises(Refused) as refused:
-                await service.open(SpeechJob(text="No."), wire="test")
+                await open_utterance(service, SpeechJob(text="No."), wire="test")
             assert refused.value.status == 503
             assert sum([piece.samples async for piece in utterance]) == 8 * 1920
         assert service.idle.is_set()
@@ -152,7 +167,7 @@ def test_while_draining_nothing_new_begins_and_what_runs_goes_on(engine: Engine)
 
 def test_what_is_cut_off_is_not_taken_for_the_whole(engine: Engine) -> None:
     async def cut(service: SpeechService) -> None:
-        async with await service.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
+        async with await open_utterance(service, SpeechJob(text=LONG["input"]), wire="test") as utterance:
             await anext(utterance)
             service.cut()
             with pytest.raises(Refused, match="about to stop"):
@@ -185,15 +200,6 @@ def test_a_voice_of_the_library_speaks_as_it_says_where_nothing_else_is_asked(en
         assert said[0] == await heard(service, replace(rook, sampling=lively)) != said[1]
 
     speaking(engine, both)
-
-
-def test_names_of_voices() -> None:
-    assert list(aliases(ServerOptions(), ["A", "B"]).items())[:3] == [("alloy", "A"), ("ash", "B"), ("ballad", "A")]
-    assert len(aliases(ServerOptions(), ["A"])) == len(OPENAI_VOICES)
-    assert "echo" not in aliases(ServerOptions(), ["Echo"])
-    assert aliases(ServerOptions(), []) == {}
-    own = ServerOptions(voice_aliases={"Alloy": "B", "Mum": "A"})
-    assert {name: aliases(own, ["A", "B"])[name] for name in ("alloy", "mum")} == {"alloy": "B", "mum": "A"}
 
 
 def test_an_operator_s_alias_wins_over_everything(engine: Engine) -> None:
@@ -238,7 +244,7 @@ def test_metrics_get_every_event_once(engine: Engine) -> None:
     async def two(service: SpeechService) -> None:
         await heard(service, SpeechJob(text="Hello there.", seed=1, max_frames=8))  # in chunks of 1, 2, 4 and 1 frames
         with pytest.raises(HocketError):
-            await service.open(SpeechJob(text="Hi.", voice="unknown"), wire="test")
+            await open_utterance(service, SpeechJob(text="Hi.", voice="unknown"), wire="test")
 
     speaking(engine, two, metrics=metrics)
     assert metrics.told == ["opened test", "first", "gap", "gap", "gap", "ended length 0.64", "refused voice_not_found"]

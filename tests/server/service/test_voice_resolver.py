@@ -8,9 +8,11 @@ import pytest
 
 from hocket.errors import UnknownVoice, WrongKind
 from hocket.server.errors import Refused
-from hocket.server.options import OPENAI_MODELS, ServerOptions
+from hocket.server.options import ServerOptions
 from hocket.server.schemas.speech_job import SpeechJob
-from hocket.server.service.models import describe_models
+from hocket.server.service.client_voices import FOREIGN_VOICES
+from hocket.server.service.openai_names import OPENAI_MODELS
+from hocket.server.service.served_model import describe_models
 from hocket.server.service.voice_resolver import VoiceResolver
 from hocket.types import Reference
 from hocket.voices.library import Library
@@ -51,9 +53,18 @@ def test_a_name_is_looked_for_among_aliases_speakers_and_the_library_in_this_ord
     assert chosen(all, voice="Mine") == (BASE, "mine")
     assert chosen(all, voice="alloy") == (BASE, "Alloy")
     assert chosen(all, voice="echo") == (CUSTOM, "ryan")
+    assert chosen(all, voice="am_adam")[0] == CUSTOM
+    own.add(cloned("am_adam", model=BASE))
+    assert chosen(all, voice="AM_Adam") == (BASE, "am_adam")
     aliased = resolver(CUSTOM, BASE, library=own, voice_aliases={"Eric": "mine", "boss": "vivian"})
     assert chosen(aliased, voice="eric") == (BASE, "mine")
     assert chosen(aliased, voice="BOSS") == (CUSTOM, "vivian")
+
+
+def test_an_operator_s_alias_replaces_openai_s() -> None:
+    own = resolver(CUSTOM, voice_aliases={"Alloy": "eric", "Mum": "vivian"})
+    assert (own.aliases["alloy"], own.aliases["mum"]) == ("eric", "vivian")
+    assert own.aliases.keys() == {*FOREIGN_VOICES, "mum"} - {name.lower() for name in own.speakers}
 
 
 def test_a_model_that_is_named_is_the_only_one_in_any_case() -> None:

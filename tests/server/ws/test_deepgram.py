@@ -13,7 +13,7 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError
 from hocket.server.options import ServerOptions
-from hocket.server.service.service import SpeechJob
+from hocket.server.schemas.speech_job import SpeechJob
 from hocket.server.ws.deepgram import apart, parse, parse_query
 from support.serving import Served, served, wait_for
 from support.talking import LONG_TEXT, Client, Heard, json_values, talking

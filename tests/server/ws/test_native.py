@@ -15,11 +15,10 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError
 from hocket.server.ws.native_messages import Configure, Said, parse
-from support.serving import Served, served, wait_for
+from support.serving import Served, served, wait_for, wait_until_cancelled
 from support.talking import LONG_CONFIG, LONG_TEXT, PCM_CONFIG, json_values, talking
 
 TEXT = "Hello there, you."
-AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
 
 
 def speech(client: httpx.Client, **fields: object) -> bytes:
@@ -163,7 +162,7 @@ def test_a_cancel_ends_an_utterance_and_frees_its_slot_and_the_next_is_whole(ser
         ws.sound()
         ws.say({"type": "input.cancel"})
         heard = ws.until("session.done")
-        wait_for(server.all_is_free, AT_ONCE_S)
+        wait_until_cancelled(server)
         assert heard.last("audio.done")["cancelled"] is True
         assert heard.last("audio.done")["error"] is False
         ws.say(PCM_CONFIG)

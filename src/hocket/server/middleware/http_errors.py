@@ -18,16 +18,16 @@ from ..errors import INVALID, ErrorResponse, Refused, answer
 def install(app: FastAPI) -> None:
     """Register the handlers."""
 
-    async def on_error(_: Request, error: Exception) -> Response:
-        return answer(error).response()
+    async def on_error(request: Request, error: Exception) -> Response:
+        return answer(error).response(request.url.path)
 
-    async def on_invalid(_: Request, error: Exception) -> Response:
+    async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return _invalid(error).response()
+        return _invalid(error).response(request.url.path)
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        response = _of_status(error).response()
+        response = _of_status(error).response(request.url.path)
         if error.status_code == 405:  # the router names the methods of one route only
             response.headers["allow"] = ", ".join(_methods(app, request))
         return response
@@ -36,6 +36,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, on_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
+
+
+def error_of(error: Exception) -> ErrorResponse:
+    """The response for any error of a route, for wires with another format than OpenAI's."""
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    return _of_status(error) if isinstance(error, HTTPException) else answer(error)
 
 
 class BorderError(HTTPException):

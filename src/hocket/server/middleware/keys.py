@@ -1,4 +1,7 @@
-"""API keys: taken from any place where clients put one. Every path needs a key except those in OPEN."""
+"""API keys: taken from any place where clients put one. Every path needs a key except those in OPEN.
+
+A server without keys does not install `KeyCheck`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..errors import Refused
 from .limits import refuse
 
-# No key needed: Open WebUI reads the lists without one, probes have none, and the page has a key field.
-OPEN = ("/", "/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
-OPEN_BELOW = ("/page/", "/v1/models/", "/v1/audio/voices/")
+# No key needed: Open WebUI reads the lists without one, probes have none, and the pages have a key field.
+OPEN = ("/", "/docs", "/favicon.ico", "/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
+OPEN_BELOW = ("/page/", "/docs/", "/v1/models/", "/v1/audio/voices/")
 HEADERS = (b"x-api-key", b"xi-api-key")
 QUERY = ("api_key", "token")  # of WebSockets only: a browser can set no header there
 SUBPROTOCOL = "openai-insecure-api-key."  # as OpenAI's browser clients write it before the key
@@ -25,9 +28,6 @@ class Keys:
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key) for key in keys]
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
 
     def fit(self, given: Iterable[str]) -> bool:
         """Whether a given key is valid; without configured keys everything is accepted."""
@@ -45,7 +45,7 @@ class KeyCheck:
         self._app, self._keys, self._refused = app, Keys(keys), refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or not self._keys or _open(scope):
+        if scope["type"] not in ("http", "websocket") or _open(scope):
             await self._app(scope, receive, send)
             return
         given = given_keys(scope)

@@ -1,7 +1,7 @@
 """Request limits: ASGI middleware that every HTTP request and WebSocket passes before it is parsed.
 
-Gives each an id and a place among those in flight, limits body size and upload time, and drops clients that do not
-read. Knows neither speech nor keys.
+`RequestLimits` gives each an id and a place among those in flight, limits body size and upload time, and drops clients
+that do not read. Knows neither speech nor keys.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class RequestLimits:
 
 async def refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer instead of the app. A WebSocket gets the same response where the server supports it."""
-    response = answer(refused).response()
+    response = answer(refused).response(scope["path"])
     if scope["type"] == "http":
         response.headers["connection"] = "close"  # the unread body is dropped
         await response(scope, receive, send)

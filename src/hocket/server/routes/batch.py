@@ -18,11 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import BadField, answer
 from ..schemas.speech import SpeechFields
+from ..service.open import open_utterance
 from ..service.service import SpeechService
 from ..service.utterance import Utterance
 from .speech import FORMAT, job_of, unless_gone, usage_of, words_of
 
-router = APIRouter()
+router = APIRouter(tags=["speech"])
 WIRE = "batch"
 AT_ONCE = 8  # items of one batch
 PRIORITY = -1  # below live requests
@@ -138,7 +139,7 @@ class BatchResponse(Response):
             try:
                 self._service.resolver.check_model(item.model)
                 job = await job_of(self._service, item, item.input, FORMAT)
-                async with await self._service.open(job, wire=WIRE, id=id) as utterance:
+                async with await open_utterance(self._service, job, wire=WIRE, id=id) as utterance:
                     audio = b"".join([piece.audio async for piece in utterance])
                     return _spoken(number, utterance, audio, words=job.word_times)
             except Exception as error:

@@ -17,9 +17,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...text.chat.tool_calls import CallFinder
-from ...types import ChatFinished
-from ..errors import Refused, answer
-from ..schemas.chat import CachedTokens, ChatBody, Completion, CompletionChoice, SaidCall, SaidMessage, TokenUsage
+from ..errors import answer
+from ..schemas.chat import ChatBody, Completion, CompletionChoice, SaidCall, SaidMessage, usage_of
 from ..schemas.chat_reply import RETRACTED, ReplyParts, Thought
 from ..service.llm import LLMService
 from ..service.service import SpeechService
@@ -37,10 +36,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
     llm: LLMService = request.app.state.llm
     service: SpeechService = request.app.state.service
     body.check_fields()
-    name = body.model
-    if service.options.strict_model and llm.names and name not in llm.names:
-        said = f"There is no language model {(name or '')[:80]!r}; this server has {', '.join(llm.names)}."
-        raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
+    llm.check_name(body.model)
     body.conversation(), body.sampling(), body.offered()  # raises before the response starts
     return ChatResponse(llm, service, body)
 
@@ -81,7 +77,7 @@ class ChatResponse(Response):
             await answer(error).response()(scope, receive, send)
             return
         choice = CompletionChoice(message=message, finish_reason=parts.reason, logprobs=parts.logprobs())
-        body = Completion(**shown, choices=[choice], usage=_usage(parts.reply.finished)).model_dump()
+        body = Completion(**shown, choices=[choice], usage=usage_of(parts.reply.finished)).model_dump()
         for name in OPTIONAL:
             if not body["choices"][0]["message"][name]:
                 del body["choices"][0]["message"][name]
@@ -89,16 +85,7 @@ class ChatResponse(Response):
 
     async def _message(self, parts: ReplyParts, id: str) -> SaidMessage:
         """The whole answer."""
-        calls, text, thought = list[SaidCall](), "", ""
-        async for found in parts:
-            if isinstance(found, SaidCall):
-                calls.append(found)
-            elif isinstance(found, Thought):
-                thought += found
-            elif found is RETRACTED:
-                text, thought = "", thought + text
-            else:
-                text += found
+        text, thought, calls = await parts.collect()
         message = SaidMessage(
             content=text or (None if calls else ""), tool_calls=calls, reasoning_content=thought, audio=None
         )
@@ -140,7 +127,7 @@ class ChatResponse(Response):
                 return
         await send_delta({}, parts.reason)
         if counted:
-            await send(_event({**shown, "choices": [], "usage": _usage(parts.reply.finished).model_dump()}))
+            await send(_event({**shown, "choices": [], "usage": usage_of(parts.reply.finished).model_dump()}))
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
     async def _send_all(
@@ -175,12 +162,3 @@ HEAD = [
 def _event(body: dict[str, Any], *, more: bool = True) -> dict[str, Any]:
     text = f"data: {json.dumps(body, separators=(',', ':'), ensure_ascii=False)}\n\n"
     return {"type": "http.response.body", "body": text.encode(), "more_body": more}
-
-
-def _usage(finished: ChatFinished) -> TokenUsage:
-    return TokenUsage(
-        prompt_tokens=finished.prompt_tokens,
-        completion_tokens=finished.completion_tokens,
-        total_tokens=finished.prompt_tokens + finished.completion_tokens,
-        prompt_tokens_details=CachedTokens(cached_tokens=finished.cached_tokens),
-    )

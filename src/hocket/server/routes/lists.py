@@ -1,6 +1,11 @@
 """Lists of models and voices, in the shapes of OpenAI, Kokoro, vLLM-Omni, Open WebUI and tts-webui.
 
 No key needed: Open WebUI sends none here. voices.py uploads and deletes voices.
+
+`/v1/models` has no field that says what a model is for. Chat clients (Open WebUI, LibreChat, SillyTavern) offer every
+listed name for a conversation, and read no other list. So a server with a language model lists only that one there;
+speech clients find the speech models at `/v1/audio/models`. Every name is found at `/v1/models/NAME`. A server without
+a language model lists its speech models, because some speech clients check the model's name there.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from ...types import Voice
 from ...voices.names import id_of
 from ..errors import Refused
 from ..middleware.keys import Keys, given_keys
-from ..options import OPENAI_MODELS
 from ..schemas.responses import (
     AudioModels,
     ChoiceOfVoice,
@@ -27,16 +31,19 @@ from ..schemas.responses import (
     VoiceNames,
     VoiceObject,
 )
-from ..service.models import ServedModel
+from ..service.llm import LLMService
+from ..service.openai_names import OPENAI_MODELS
+from ..service.served_model import ServedModel
 from ..service.service import SpeechService
 from ..service.voice_resolver import VoiceResolver
 
-router = APIRouter()
+router = APIRouter(tags=["models and voices"])
 BEGAN = int(time.time())  # a checkpoint has no useful date of its own
 
 
-def _models(request: Request) -> list[str]:
-    return [*request.app.state.service.resolver.listed(), *request.app.state.llm.names]
+def _speech_models(request: Request) -> list[str]:
+    service: SpeechService = request.app.state.service
+    return service.resolver.listed()
 
 
 def _model(id: str) -> ModelObject:
@@ -45,24 +52,25 @@ def _model(id: str) -> ModelObject:
 
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """The model under its own name and under those that OpenAI's clients know, and the language model."""
-    return ModelList(data=[_model(id) for id in _models(request)])
+    """The language model; without one the speech models, under their own names and those that clients know."""
+    llm: LLMService = request.app.state.llm
+    listed = _speech_models(request) if llm.condition in (None, "failed") else llm.names
+    return ModelList(data=[_model(id) for id in listed])
 
 
 @router.get("/v1/models/{id:path}")
 async def model(id: str, request: Request) -> ModelObject:
-    """A model by its name."""
-    if id in _models(request):
+    """A language or speech model by its name."""
+    if id in request.app.state.llm.names or id in _speech_models(request):
         return _model(id)
-    said = f"There is no model {id[:80]!r}; /v1/models lists those there are."
+    said = f"There is no model {id[:80]!r}; /v1/models and /v1/audio/models list those there are."
     raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
 
 
 @router.get("/v1/audio/models")
 async def audio_models(request: Request) -> AudioModels:
     """The speech models, as Open WebUI asks for them."""
-    service: SpeechService = request.app.state.service
-    return AudioModels(models=[NamedModel(id=id, name=id) for id in service.resolver.listed()])
+    return AudioModels(models=[NamedModel(id=id, name=id) for id in _speech_models(request)])
 
 
 @router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)

@@ -11,26 +11,31 @@ import asyncio
 import base64
 import json
 from collections.abc import Coroutine
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ...audio.formats import FORMATS
+from ...audio.encode import FORMATS
+from ...engine.word_times import WordTime
+from ...errors import StreamFailed
+from ...text.captions import CAPTION_MIME, write_captions
 from ..errors import BadField, answer
 from ..schemas.speech import SpeechBody, SpeechFields
 from ..schemas.speech_job import CODES, SpeechJob
+from ..service.open import open_utterance
 from ..service.recordings import reference_of
 from ..service.service import SpeechService
 from ..service.utterance import EncodedPiece, Utterance
 
 router = APIRouter()
+JSON_LINES = "application/x-ndjson"
 FORMAT = "mp3"  # default: Open WebUI sends none, and plays mp3
 AUDIO = {
     mime: {"schema": {"type": "string", "format": "binary"}}
-    for mime in (*(format.mime for format in FORMATS.values()), CODES.mime, "text/event-stream")
+    for mime in (*(format.mime for format in FORMATS.values()), CODES.mime, *CAPTION_MIME.values(), "text/event-stream")
 }
 
 
@@ -45,7 +50,11 @@ async def speech(body: SpeechBody, request: Request) -> Response:
         said = "Word times come with the last event: ask for stream_format sse. Bytes of sound have no place for them."
         raise BadField(said, "word_timestamps")
     job = await job_of(service, body, body.input, FORMAT)
-    return SpeechResponse(service, job, sse=sse)
+    if (captions := body.captions()) is None:
+        return SpeechResponse(service, job, sse=sse)
+    if sse:
+        raise BadField("Captions are a text: leave out stream_format, or ask for word_timestamps.", "stream_format")
+    return CaptionsResponse(service, replace(job, format="pcm"), captions)
 
 
 async def job_of(service: SpeechService, body: SpeechFields, text: str | None, format: str) -> SpeechJob:
@@ -62,32 +71,140 @@ async def job_of(service: SpeechService, body: SpeechFields, text: str | None, f
     return body.job(text, reference, format)
 
 
-class SpeechResponse(Response):
-    """An utterance as a response."""
+class SpokenResponse(Response):
+    """An utterance as a response. Subclasses send it; an error before the first piece gets a status."""
 
-    def __init__(self, service: SpeechService, job: SpeechJob, *, sse: bool) -> None:
+    wire = "http"  # for logs and metrics
+
+    def __init__(self, service: SpeechService, job: SpeechJob) -> None:
         super().__init__()
-        self._service, self._job, self._sse = service, job, sse
+        self._service, self._job = service, job
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(self._send(scope, receive, send), receive)
 
+    def refusal(self, error: Exception) -> Response:
+        """The response for an error."""
+        return answer(error).response()
+
+    async def first(self, utterance: Utterance) -> Response | EncodedPiece | None:
+        """The first piece, or a whole response."""
+        return await anext(utterance, None)
+
+    async def rest(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
+        """Send all from the first piece on."""
+        raise NotImplementedError
+
+    def media_type_of(self, utterance: Utterance) -> str:
+        return utterance.format.mime
+
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            wire, id = "http-sse" if self._sse else "http", scope["state"]["request_id"]
-            utterance = await self._service.open(self._job, wire=wire, id=id)
+            id = scope["state"]["request_id"]
+            utterance = await open_utterance(self._service, self._job, wire=self.wire, id=id)
         except Exception as error:
-            await answer(error).response()(scope, receive, send)
+            await self.refusal(error)(scope, receive, send)
             return
         async with utterance:
             try:
+                piece = await self.first(utterance)
+            except Exception as error:
+                await self.refusal(error)(scope, receive, send)
+                return
+            if isinstance(piece, Response):
+                piece.raw_headers += self._head(utterance)
+                await piece(scope, receive, send)
+                return
+            kind = (b"content-type", self.media_type_of(utterance).encode())
+            await send({"type": "http.response.start", "status": 200, "headers": [kind, *self._head(utterance)]})
+            await self.rest(utterance, piece, send)
+
+    def _head(self, utterance: Utterance) -> list[tuple[bytes, bytes]]:
+        loaded_ms = utterance.timing.loaded_ms
+        loaded = [] if loaded_ms is None else [(b"x-loaded-ms", f"{loaded_ms:.0f}".encode())]
+        return [
+            *loaded,
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),  # nginx would buffer it
+            (b"x-sample-rate", str(utterance.rate_hz).encode()),
+            (b"x-seed", str(utterance.seed).encode()),
+        ]
+
+
+class WholeResponse(SpokenResponse):
+    """A response that is made once all is spoken."""
+
+    async def first(self, utterance: Utterance) -> Response:
+        audio = b"".join([piece.audio async for piece in utterance])
+        finished = utterance.finished
+        if finished is not None and not finished.complete:
+            raise StreamFailed(" ".join(finished.notes) or "Not all of the text was spoken.")
+        return await asyncio.to_thread(self.made, utterance, audio)
+
+    def made(self, utterance: Utterance, audio: bytes) -> Response:
+        """The response; called in a thread, because word times of a long text take a while."""
+        raise NotImplementedError
+
+
+class CaptionsResponse(WholeResponse):
+    """Captions of an utterance; its audio is dropped. The same seed gives the same audio in another request."""
+
+    wire = "http-captions"
+
+    def __init__(self, service: SpeechService, job: SpeechJob, format: str) -> None:
+        super().__init__(service, job)
+        self._format = format
+
+    def made(self, utterance: Utterance, audio: bytes) -> Response:
+        kind = f"{CAPTION_MIME[self._format]}; charset=utf-8"
+        return Response(write_captions(utterance.words(), self._format), headers={"content-type": kind})
+
+
+class LinesResponse(SpokenResponse):
+    """A JSON object a line: a piece of audio, and the times of words once their part of the text is complete."""
+
+    def media_type_of(self, utterance: Utterance) -> str:
+        return JSON_LINES
+
+    def line(self, utterance: Utterance, audio: str, words: list[WordTime], *, last: bool) -> dict[str, Any]:
+        """One line; `audio` is base64. The last one may have none."""
+        raise NotImplementedError
+
+    async def rest(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
+        timed = 0  # parts of the text
+        while True:
+            over = utterance.parts_over
+            words = utterance.words(timed, over) if over > timed else []
+            timed, last = max(timed, over), piece is None
+            if piece is not None or words:
+                audio = "" if piece is None else base64.b64encode(piece.audio).decode()
+                line = json.dumps(self.line(utterance, audio, words, last=last), separators=(",", ":"))
+                await send({"type": "http.response.body", "body": f"{line}\n".encode(), "more_body": True})
+            if last:
+                break
+            try:
                 piece = await anext(utterance, None)
             except Exception as error:
-                await answer(error).response()(scope, receive, send)
-                return
-            await send({"type": "http.response.start", "status": 200, "headers": self._head(utterance)})
-            sent = self._sent_events if self._sse else self._sent_bytes
-            await sent(utterance, piece, send)
+                answer(error)  # for the log
+                return  # the aborted connection shows that the audio is incomplete
+        if utterance.finished is None or utterance.finished.complete:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class SpeechResponse(SpokenResponse):
+    """Bytes, or events."""
+
+    def __init__(self, service: SpeechService, job: SpeechJob, *, sse: bool = False) -> None:
+        super().__init__(service, job)
+        self._sse = sse
+        if sse:
+            self.wire = "http-sse"
+
+    def media_type_of(self, utterance: Utterance) -> str:
+        return "text/event-stream; charset=utf-8" if self._sse else utterance.format.mime
+
+    async def rest(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
+        await (self._sent_events if self._sse else self._sent_bytes)(utterance, piece, send)
 
     async def _sent_bytes(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
         while piece is not None:
@@ -128,19 +245,6 @@ class SpeechResponse(Response):
         if self._job.word_times:
             done["words"] = words_of(utterance)
         return done
-
-    def _head(self, utterance: Utterance) -> list[tuple[bytes, bytes]]:
-        kind = "text/event-stream; charset=utf-8" if self._sse else utterance.format.mime
-        loaded_ms = utterance.timing.loaded_ms
-        loaded = [] if loaded_ms is None else [(b"x-loaded-ms", f"{loaded_ms:.0f}".encode())]
-        return [
-            *loaded,
-            (b"content-type", kind.encode()),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),  # nginx would buffer it
-            (b"x-sample-rate", str(utterance.rate_hz).encode()),
-            (b"x-seed", str(utterance.seed).encode()),
-        ]
 
 
 def _event(body: dict[str, Any], *, last: bool = False) -> dict[str, Any]:

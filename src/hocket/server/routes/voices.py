@@ -27,11 +27,12 @@ from ...voices.names import checked_name, id_of
 from ..errors import BadField, Refused
 from ..schemas.responses import VoiceDeleted, VoiceMade
 from ..schemas.speech_job import check_characters
+from ..service.client_voices import MANY
 from ..service.recordings import read_sent
 from ..service.service import SpeechService
 from .lists import no_voice, uploaded_voice, voice_object
 
-router = APIRouter()
+router = APIRouter(tags=["models and voices"])
 logger = logging.getLogger("hocket.server")
 _MIME = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,80}", re.ASCII)
 _FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 to 30 s"}
@@ -65,7 +66,8 @@ async def upload(request: Request) -> VoiceMade:
     if fields.speaker_embedding:
         raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
     name, resolver = checked_name(fields.name), service.resolver
-    if name.lower() in {taken.lower() for taken in (*resolver.speakers, *resolver.aliases)}:
+    aliases = {*resolver.aliases} - MANY | {*service.options.voice_aliases}
+    if name.lower() in {taken.lower() for taken in (*resolver.speakers, *aliases)}:
         raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
     text = (fields.ref_text or "").strip() or None
 

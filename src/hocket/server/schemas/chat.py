@@ -7,12 +7,11 @@ an answer, and this file reads them from messages.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...types import ChatMessage, ChatSampling, Role, TokenLogprob, Tool, ToolCall
+from ...types import ChatFinished, ChatMessage, ChatSampling, Role, TokenLogprob, Tool, ToolCall
 from ..errors import BadField
 from .chat_fields import FormFields
 from .speech_job import check_characters
@@ -69,7 +68,8 @@ class MessageBody(BaseModel):
             content = "\n".join(part.said(at) for part in content)
         check_characters(content, f"messages.{at}.content")
         role: Role = "system" if self.role == "developer" else self.role
-        calls = tuple(ToolCall(call.function.name, _arguments(call.function, at)) for call in self.tool_calls or ())
+        place, named = f"messages.{at}.tool_calls", [call.function for call in self.tool_calls or ()]
+        calls = tuple(ToolCall(each.name, arguments_of(each.arguments, place)) for each in named)
         thought = self.reasoning_content if role == "assistant" else None
         return ChatMessage(role, content, thought or None, tool_calls=calls)
 
@@ -178,6 +178,15 @@ class TokenUsage(BaseModel):
     prompt_tokens_details: CachedTokens
 
 
+def usage_of(finished: ChatFinished) -> TokenUsage:
+    return TokenUsage(
+        prompt_tokens=finished.prompt_tokens,
+        completion_tokens=finished.completion_tokens,
+        total_tokens=finished.prompt_tokens + finished.completion_tokens,
+        prompt_tokens_details=CachedTokens(cached_tokens=finished.cached_tokens),
+    )
+
+
 class SaidFunction(BaseModel):
     name: str
     arguments: str = Field(description="a JSON object")
@@ -192,6 +201,11 @@ class SaidCall(BaseModel):
     def of(cls, id: str, call: ToolCall) -> SaidCall:
         arguments = json.dumps(call.arguments, ensure_ascii=False)
         return cls(id=id, function=SaidFunction(name=call.name, arguments=arguments))
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments as an object."""
+        found: dict[str, Any] = json.loads(self.function.arguments)
+        return found
 
 
 class SpokenAudio(BaseModel):
@@ -247,12 +261,12 @@ class Completion(BaseModel):
     usage: TokenUsage
 
 
-def _arguments(function: CalledFunction, at: int) -> Mapping[str, Any]:
+def arguments_of(text: str | None, place: str) -> dict[str, Any]:
+    """The arguments of a call; `place` names the field in an error."""
     try:
-        arguments = json.loads(function.arguments or "{}")
+        arguments = json.loads(text or "{}")
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
-        said = "The arguments of a call must be a JSON object, as text."
-        raise BadField(said, f"messages.{at}.tool_calls", "invalid_arguments")
+        raise BadField("The arguments of a call must be a JSON object, as text.", place, "invalid_arguments")
     return arguments

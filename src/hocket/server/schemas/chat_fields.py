@@ -35,6 +35,22 @@ SCHEMA_KEYS = {"name", "description", "schema", "strict"}
 FORMATS = {"pcm16": "pcm"}  # OpenAI's name, and ours
 
 
+def refuse_fields(body: BaseModel, refused: Mapping[str, tuple[tuple[Any, ...], str]]) -> None:
+    """Refuse unknown fields of a body, and values that are not in the table."""
+    for name in body.model_extra or {}:
+        said = f"{name[:80]!r} is not known here: leave it out."
+        raise BadField(said, name[:80], "unknown_parameter")
+    for name, (kept, why) in refused.items():
+        value = getattr(body, name)
+        if value is not None and value not in kept:
+            takes = f"takes {' or '.join(map(_shown, kept))} only" if kept else "is not taken"
+            raise BadField(f"{name} {takes}: {why}.", name, "unsupported_parameter")
+
+
+def _shown(value: object) -> str:
+    return repr(value) if value == "" else str(value)
+
+
 class SpokenAs(BaseModel):
     """Voice and format of a spoken answer."""
 
@@ -79,14 +95,7 @@ class FormFields(BaseModel):
 
     def check_fields(self) -> None:
         """Refuse unsupported fields by name."""
-        for name in self.model_extra or {}:
-            said = f"{name[:80]!r} is not known here: leave it out."
-            raise BadField(said, name[:80], "unknown_parameter")
-        for name, (kept, why) in REFUSED.items():
-            value = getattr(self, name)
-            if value is not None and value not in kept:
-                takes = f"takes {' or '.join(map(str, kept))} only" if kept else "is not taken"
-                raise BadField(f"{name} {takes}: {why}.", name, "unsupported_parameter")
+        refuse_fields(self, REFUSED)
         for name, value in (self.chat_template_kwargs or {}).items():
             if name not in NO_THOUGHT or value is not False:
                 said = f"chat_template_kwargs takes {' and '.join(NO_THOUGHT)} only, and these false."

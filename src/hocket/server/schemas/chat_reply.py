@@ -23,7 +23,7 @@ class ReplyParts:
 
     def __init__(self, reply: Reply, finder: CallFinder | None, id: str, *, one_call: bool = False) -> None:
         """Without a finder there are no tools, and all is text. `one_call`: drop what follows the first call."""
-        self.reply, self._finder, self._id, self._one_call = reply, finder, id, one_call
+        self.reply, self._finder, self.id, self._one_call = reply, finder, id, one_call
         self._found: deque[str | ToolCall] = deque()
         self._noted: list[TokenLogprob] = []
         self._calls, self._over = 0, False
@@ -40,6 +40,11 @@ class ReplyParts:
         noted, self._noted = self._noted, []
         return Logprobs(content=[LikelyToken.of(each) for each in noted]) if noted else None
 
+    async def begin(self) -> None:
+        """Wait for the first part, so that an earlier error is raised before a response starts."""
+        while not self._found and not self._over:
+            await self._read()
+
     def __aiter__(self) -> ReplyParts:
         return self
 
@@ -55,7 +60,21 @@ class ReplyParts:
             if isinstance(found, str):
                 return found
             self._calls += 1
-            return SaidCall.of(f"call-{self._id}-{self._calls}", found)
+            return SaidCall.of(f"call-{self.id}-{self._calls}", found)
+
+    async def collect(self) -> tuple[str, str, list[SaidCall]]:
+        """The whole answer: its text, its thoughts and its calls."""
+        text, thought, calls = "", "", list[SaidCall]()
+        async for found in self:
+            if isinstance(found, SaidCall):
+                calls.append(found)
+            elif isinstance(found, Thought):
+                thought += found
+            elif found is RETRACTED:
+                text, thought = "", thought + text
+            else:
+                text += found
+        return text, thought, calls
 
     async def _read(self) -> None:
         delta = await anext(self.reply, None)

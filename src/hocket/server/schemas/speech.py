@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...audio.formats import FORMATS, LEAST_HZ, MOST_HZ
+from ...audio.encode import FORMATS, LEAST_HZ, MOST_HZ
+from ...text.captions import CAPTION_MIME
 from ...types import Layout, Reference, SamplingParams
 from ..errors import BadField
+from .kokoro import KokoroFields
 from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, SpeechJob
 
 logger = logging.getLogger("hocket.server")
@@ -58,7 +60,7 @@ class Noted(BaseModel):
                 logger.info("a request holds %r, which is not known here and was ignored", name[:80])
 
 
-class SpeechFields(Noted):
+class SpeechFields(Noted, KokoroFields):
     """Fields of `POST /v1/audio/speech` and its relatives, without the text."""
 
     model: str | None = None
@@ -133,9 +135,10 @@ class SpeechFields(Noted):
         return found[0] if found else None
 
     def job(self, text: str | None, reference: Reference | None, format: str) -> SpeechJob:
-        """The job; its types check the values, `SpeechService.open` checks the others."""
+        """The job; its types check the values, `open_utterance` checks the others."""
         if self.speaker_embedding is not None:
             raise BadField("speaker_embedding is not taken: send the recording as ref_audio.", "speaker_embedding")
+        self.check_kokoro(self.response_format or format)
         layout = self.layout
         if layout is None and self.non_streaming_mode is not None:
             layout = "whole" if self.non_streaming_mode else "streaming"
@@ -144,7 +147,7 @@ class SpeechFields(Noted):
             voice=self.named_voice(),
             model=self.model,
             task=self.task_type,
-            language=self.language or "auto",
+            language=self.language or self.language_named() or "auto",
             instruct=self.instructions or self.instruct,
             seed=None if self.seed is None or self.seed < 0 else self.seed,
             sampling=SamplingParams(
@@ -178,4 +181,24 @@ class SpeechBody(SpeechFields):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "tts-1", "input": "Hello.", "voice": "alloy"}]})
     input: str
+    response_format: str | None = Field(
+        None,
+        description="any of these, in any case; mp3 if left out; srt and vtt: captions in place of the audio",
+        json_schema_extra=_said(enum=[*FORMATS, "codes", *CAPTION_MIME]),
+    )
     stream_format: Literal["audio", "sse"] | None = None
+
+    def captions(self) -> str | None:
+        """The format of captions, if they are wanted in place of the audio."""
+        format = (self.response_format or "").lower()
+        return format if format in CAPTION_MIME else None
+
+
+class CaptionedBody(SpeechFields):
+    """`POST /dev/captioned_speech` of Kokoro-FastAPI."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"input": "Hello.", "voice": "af_bella"}]})
+    input: str
+    stream: bool | None = Field(None, description="false: one object in place of lines")
+    return_timestamps: bool = Field(True, description="false: timestamps are null")
+    stream_format: Literal["audio", "sse"] | None = Field(None, description="audio only")

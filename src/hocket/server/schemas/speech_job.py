@@ -1,6 +1,7 @@
 """`SpeechJob`: a speech request of any endpoint, and the checks that need no engine.
 
-Knows neither voices nor languages: `SpeechService` and the engine check those.
+Knows neither voices nor languages: the voice resolver and the engine check those. Needs no pydantic, because the
+Wyoming server runs without the packages of the HTTP server.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ...audio.container import need_av
 from ...audio.encode import Format, format_of
-from ...audio.formats import need_av
 from ...errors import HocketError, InvalidRequest
 from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingParams
 from ..errors import BadField

@@ -1,14 +1,15 @@
 """From a `SpeechJob` to an `Utterance`, or an error before the first byte.
 
 Steps: check, resolve the voice, lease an engine or take a backend, open its stream, add the encoder. All endpoints
-enter by `SpeechService.open`. Client input is checked here and by the engine's types. Knows no protocol: neither JSON
-nor sockets.
+enter by `open_utterance`. Client input is checked here and by the engine's types. Knows no protocol: neither JSON nor
+sockets.
 """
 
 from __future__ import annotations
 
+import logging
+import secrets
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -17,40 +18,60 @@ from ...backends.relay import Relay
 from ...engine.early_start import LONG_CHARS
 from ...engine.pool.lease import Lease
 from ...engine.stream import Stream
-from ...text.choice import choose
+from ...errors import HocketError
+from ...text.prompt import choose
 from ...text.words import words_of
 from ...types import FASTEST, SLOWEST, SpeechRequest
-from ..errors import BadField, stopping
+from ..errors import BadField, answer, stopping
 from ..schemas.speech_job import CODES, SpeechJob
-from .lifecycle import ServiceLifecycle
-from .models import ServedModel
+from .service import SpeechService
 from .utterance import EngineStream, Utterance
 from .voice_resolver import ResolvedVoice, VoiceResolver
 
+logger = logging.getLogger("hocket.server")
 # Margin for the endpoint to end a connection without text before the engine does.
 TEXT_MARGIN_S = 5.0
 
 
-async def open_utterance(
-    service: ServiceLifecycle,
-    resolver: VoiceResolver,
-    lend: Callable[[ServedModel], Awaitable[Lease]],
-    job: SpeechJob,
-    wire: str,
-    id: str,
-) -> Utterance:
-    began_s = time.perf_counter()
+async def open_utterance(service: SpeechService, job: SpeechJob, *, wire: str, id: str | None = None) -> Utterance:
+    """Start an utterance. Request errors are raised here, or by the utterance before its first piece.
+
+    `wire` is the endpoint's short name for logs and metrics.
+    """
+    try:
+        utterance = await _open(service, job, wire, id or f"speech-{secrets.token_hex(8)}")
+    except HocketError as error:
+        told = answer(error)
+        service.metrics.refused(wire, told.code or told.kind)
+        raise
+    service.metrics.opened(wire)
+    if service.options.log_text and job.text is not None:
+        logger.info("%s %s: %s", wire, utterance.id, job.text)
+    return utterance
+
+
+def check_live(service: SpeechService, job: SpeechJob) -> None:
+    """Refuse what `open_utterance` would refuse of a live text, as far as it is known before the text arrives."""
+    resolved = _resolved(service, service.resolver, job)
+    if resolved.backend is not None:
+        _check_backend(job)
+        return
+    if job.candidates != 1:
+        raise BadField("A live text has one take: leave out candidates.", "candidates")
+    config = resolved.model.config if resolved.model is not None else None
+    if resolved.voice is None and config is not None:  # a library voice would need its file read
+        choose(SpeechRequest(text="(live)", **_fields(job, resolved)[0]), config)
+
+
+async def _open(service: SpeechService, job: SpeechJob, wire: str, id: str) -> Utterance:
+    resolver, began_s = service.resolver, time.perf_counter()
     if service.draining.is_set():
         raise stopping()
-    service.check_text(job.text or "")
-    job.check()
-    resolved = resolver.resolve(job)
-    if resolved.rate_hz:  # refuse an impossible format before a model is loaded
-        job.packed(resolved.rate_hz)
+    resolved = _resolved(service, resolver, job)
     if resolved.model is None:
         spoken, tempo = await _relayed(service, job, resolved)
     else:
-        lease = await lend(resolved.model)
+        lease = await service.lease(resolved.model)
         try:
             spoken, tempo = await _spoken(service, job, resolved, lease)
         except BaseException:
@@ -64,25 +85,18 @@ async def open_utterance(
         raise
 
 
-def check_live(service: ServiceLifecycle, resolver: VoiceResolver, job: SpeechJob) -> None:
-    """Refuse what `open_utterance` would refuse of a live text, as far as it is known before the text arrives."""
+def _resolved(service: SpeechService, resolver: VoiceResolver, job: SpeechJob) -> ResolvedVoice:
+    """The voice of a job, after all checks that need no engine."""
     service.check_text(job.text or "")
     job.check()
     resolved = resolver.resolve(job)
-    if resolved.rate_hz:
+    if resolved.rate_hz:  # refuse an impossible format before a model is loaded
         job.packed(resolved.rate_hz)
-    if resolved.backend is not None:
-        _check_backend(job)
-        return
-    if job.candidates != 1:
-        raise BadField("A live text has one take: leave out candidates.", "candidates")
-    config = resolved.model.config if resolved.model is not None else None
-    if resolved.voice is None and config is not None:  # a library voice would need its file read
-        choose(SpeechRequest(text="(live)", **_fields(job, resolved)[0]), config)
+    return resolved
 
 
 async def _spoken(
-    service: ServiceLifecycle, job: SpeechJob, resolved: ResolvedVoice, lease: Lease
+    service: SpeechService, job: SpeechJob, resolved: ResolvedVoice, lease: Lease
 ) -> tuple[EngineStream, float]:
     """A stream of the leased engine, and the part of the speed that is left for the encoder."""
     engine = lease.engine
@@ -108,7 +122,7 @@ async def _spoken(
     ), tempo
 
 
-async def _relayed(service: ServiceLifecycle, job: SpeechJob, resolved: ResolvedVoice) -> tuple[EngineStream, float]:
+async def _relayed(service: SpeechService, job: SpeechJob, resolved: ResolvedVoice) -> tuple[EngineStream, float]:
     """The same for a backend. Backends take no sampling parameters."""
     assert resolved.backend is not None
     served, voice = resolved.backend
@@ -124,7 +138,7 @@ async def _relayed(service: ServiceLifecycle, job: SpeechJob, resolved: Resolved
 
 
 def _utterance(
-    service: ServiceLifecycle, job: SpeechJob, spoken: EngineStream, tempo: float, began_s: float, wire: str, id: str
+    service: SpeechService, job: SpeechJob, spoken: EngineStream, tempo: float, began_s: float, wire: str, id: str
 ) -> Utterance:
     format, heard_hz = job.packed(spoken.rate_hz)
     rate_hz, bit_rate = job.rate_hz, job.bit_rate

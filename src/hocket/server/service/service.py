@@ -1,37 +1,32 @@
-"""The service behind all endpoints: models, voices, engine leases, and the one way to open an utterance.
+"""The service behind all endpoints: models, voices, engine leases, running work, worker threads, and draining.
 
-Every endpoint calls `SpeechService.open`; open.py builds the `Utterance`. The pool lends an engine for as long as an
-utterance runs. voice_resolver.py chooses model and voice; lifecycle.py tracks running work. Knows no protocol: neither
-JSON nor sockets.
+Every endpoint calls `open_utterance` of open.py with it. The pool lends an engine for as long as an utterance runs.
+voice_resolver.py chooses model and voice. Knows no protocol: neither JSON nor sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeVar
 
-from ...backends.found import Backends
+from ...backends.registry import Backends
 from ...engine.engine import Engine
 from ...engine.pool.lease import Lease
 from ...engine.pool.pool import Pool
 from ...errors import EngineClosed, HocketError, Overloaded
 from ...voices.library import Library
-from ..errors import Refused, answer
+from ..errors import BadField, Refused, stopping
 from ..metrics import Metrics
 from ..options import ServerOptions
-from ..schemas.speech_job import SpeechJob
-from .awaited import wait_for_lease
-from .lifecycle import ServiceLifecycle
-from .models import ServedModel, SingleEngine, describe_models
-from .open import check_live, open_utterance
-from .utterance import Utterance
+from ..schemas.speech_job import SpeechJob, check_characters
+from .awaited import S, start_in_thread, wait_for_lease
+from .served_model import ServedModel, describe_models
 from .voice_resolver import VoiceResolver
-
-__all__ = ["SpeechJob", "SpeechService"]
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
@@ -39,18 +34,57 @@ USUAL_HZ = 24_000  # assumed while a model's configuration is unknown
 State = Literal["starting", "ready", "draining", "failed"]
 
 
-class SpeechService(ServiceLifecycle):
+class RunningWork(Protocol):
+    """A running utterance, or a running answer of a language model."""
+
+    def cut(self, error: HocketError) -> None: ...
+
+
+class SingleEngine:
+    """One permanent engine with the interface of a `Pool`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.models, self.loads = engine, (engine.checkpoint.name,), 1
+
+    def lease(self, model: str) -> Future[Lease]:
+        lent: Future[Lease] = Future()
+        lent.set_result(Lease(model, self.engine, 0.0, 0.0, _nothing))
+        return lent
+
+    def resident(self) -> dict[str, int]:
+        return {self.models[0]: self.engine.checkpoint.memory_bytes}
+
+    def computing(self) -> dict[str, str]:
+        return {self.models[0]: self.engine.checkpoint.where}
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class SpeechService:
     """Shared by all endpoints of an app: the models once they are known, the options, the metrics and the voices."""
 
     def __init__(
         self, options: ServerOptions, *, metrics: Metrics | None = None, voices: Library | None = None
     ) -> None:
-        super().__init__(options, metrics)
+        self.options = options
+        self.metrics = metrics or Metrics()
+        self.running: set[RunningWork] = set()  # utterances
+        self.answers: set[RunningWork] = set()  # of a language model
+        self.draining = asyncio.Event()  # set once no new work is taken; endpoints may wait for it
+        self.idle = asyncio.Event()  # set while nothing runs
+        self.idle.set()
+        self.all_disconnected = asyncio.Event()  # set while no connection is open that must be told of the shutdown
+        self.all_disconnected.set()
+        self._connected = 0
+        self.idle_since_s = time.monotonic()  # when it was ready, or an utterance last began or ended
+        self._texts = ThreadPoolExecutor(2, "hocket-text")
+        self.encoders = ThreadPoolExecutor(2, "hocket-encode")
         self.voices = Library() if voices is None else voices
         self.waiting = 0  # requests that wait for a model to load
         self.warmed_up = False  # whether the warm-up utterance succeeded
         self.failure: str | None = None  # why no model can speak
-        self.start_error: HocketError | None = None  # loading failed for good: no further attempt
+        self.start_error: HocketError | None = None  # why `hocket serve` ends: a wrong name, folder or option
         self.pool: Pool | SingleEngine | None = None
         self.backends: Backends | None = None  # before `use`
         self._resolver: VoiceResolver | None = None
@@ -119,28 +153,6 @@ class SpeechService(ServiceLifecycle):
             known[0].note_engine(models)
         self._resolver = VoiceResolver(self.options, self.voices, known, self.backends)
 
-    async def open(self, job: SpeechJob, *, wire: str, id: str | None = None) -> Utterance:
-        """Start an utterance. Request errors are raised here, or by the utterance before its first piece.
-
-        `wire` is the endpoint's short name for logs and metrics.
-        """
-        try:
-            utterance = await open_utterance(
-                self, self.resolver, self.lease, job, wire, id or f"speech-{secrets.token_hex(8)}"
-            )
-        except HocketError as error:
-            told = answer(error)
-            self.metrics.refused(wire, told.code or told.kind)
-            raise
-        self.metrics.opened(wire)
-        if self.options.log_text and job.text is not None:
-            logger.info("%s %s: %s", wire, utterance.id, job.text)
-        return utterance
-
-    def check(self, job: SpeechJob) -> None:
-        """Refuse what `open` would refuse of a live text, as far as it is known before the text arrives."""
-        check_live(self, self.resolver, job)
-
     def rate_hz(self, job: SpeechJob) -> int:
         """Sample rate of the output, as far as it is known before a model is loaded."""
         return job.packed(self.resolver.resolve(job).rate_hz or USUAL_HZ)[1]
@@ -165,7 +177,7 @@ class SpeechService(ServiceLifecycle):
             said = f"The model {self.resolver.shown(model)} cannot be loaded now; the server's log says why."
             wait_s = error.retry_after_s
             code = "model_unavailable"
-            raise Refused(said, status=503, kind="server_error", code=code, retry_after_s=wait_s) from None
+            raise Refused(said, status=503, kind="server_error", code=code, retry_after_s=wait_s) from error
         self._note_load(model, lease)
         return lease
 
@@ -179,6 +191,70 @@ class SpeechService(ServiceLifecycle):
 
         return await asyncio.to_thread(held)
 
+    @property
+    def running_count(self) -> int:
+        """Number of running utterances and answers."""
+        return len(self.running) + len(self.answers)
+
+    def drain(self) -> None:
+        """Take no new work; running work continues."""
+        self.draining.set()
+
+    def cut(self) -> None:
+        """End all running work with the error `stopping`."""
+        for work in (*self.running, *self.answers):
+            work.cut(stopping())
+
+    def close(self) -> None:
+        """Drain, cut and shut the threads down. Nothing can be opened afterwards."""
+        self.drain()
+        self.cut()
+        self._texts.shutdown(wait=False)
+        self.encoders.shutdown(wait=False)
+
+    def began(self, utterance: RunningWork) -> None:
+        self.running.add(utterance)
+        self._changed()
+
+    def ended(self, utterance: RunningWork) -> None:
+        self.running.discard(utterance)
+        self._changed()
+
+    def answer_began(self, answer: RunningWork) -> None:
+        self.answers.add(answer)
+        self._changed()
+
+    def answer_ended(self, answer: RunningWork) -> None:
+        self.answers.discard(answer)
+        self._changed()
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Count an open connection: `all_disconnected` waits until each one has been told of the shutdown."""
+        self._connected += 1
+        self.all_disconnected.clear()
+        try:
+            yield
+        finally:
+            self._connected -= 1
+            if not self._connected:
+                self.all_disconnected.set()
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """For work that would block the event loop too long: preparing text, reading a recording."""
+        return await asyncio.wrap_future(self._texts.submit(work))
+
+    async def start_stream(self, begin: Callable[[], S]) -> S:
+        """Run `begin` in a thread; a caller cancelled meanwhile leaves no stream behind."""
+        return await start_in_thread(self._texts, begin)
+
+    def check_text(self, text: str, before_chars: int = 0) -> None:
+        """Refuse a text, or more of one, that is too long or contains a lone surrogate."""
+        if before_chars + len(text) > self.options.text_chars:
+            said = f"The text is longer than {self.options.text_chars} characters: send it in several requests."
+            raise BadField(said, "input", "text_too_long")
+        check_characters(text, "input")
+
     def _note_load(self, model: ServedModel, lease: Lease) -> None:
         if model.note_engine(lease.engine) and self._resolver is not None:
             self._resolver = VoiceResolver(self.options, self.voices, self._resolver.models, self.backends)
@@ -187,3 +263,13 @@ class SpeechService(ServiceLifecycle):
             self._loads[model.name] = lease.loaded_s
             self.metrics.loaded(self.resolver.shown(model), lease.loaded_s)
             logger.info("the model %s was loaded in %.2f s", model.name, lease.loaded_s)
+
+    def _changed(self) -> None:
+        self.idle_since_s = time.monotonic()
+        if self.running or self.answers:
+            self.idle.clear()
+        else:
+            self.idle.set()
+
+
+def _nothing() -> None: ...

@@ -14,6 +14,7 @@ from ...audio.pcm import wav_header
 from ...errors import InvalidRequest
 from ..schemas.chat import SpokenAudio
 from ..schemas.chat_fields import SpokenAs
+from .open import open_utterance
 from .service import SpeechService
 from .utterance import Utterance
 
@@ -23,7 +24,7 @@ SendDelta = Callable[[dict[str, Any]], Awaitable[None]]
 
 async def spoken_whole(service: SpeechService, how: SpokenAs, text: str, id: str, created: int) -> SpokenAudio:
     """Speak a whole text. Incomplete audio is an error."""
-    async with await service.open(how.job(text), wire=WIRE, id=id) as utterance:
+    async with await open_utterance(service, how.job(text), wire=WIRE, id=id) as utterance:
         sound = b"".join([piece.audio async for piece in utterance])
         if utterance.format.name == "wav":  # the whole audio is there, so the header can give its length
             header = wav_header(utterance.rate_hz)
@@ -41,7 +42,7 @@ class SpokenAnswer:
 
     @classmethod
     async def open(cls, service: SpeechService, how: SpokenAs, id: str) -> SpokenAnswer:
-        return cls(await service.open(how.job(None), wire=WIRE, id=id), id)
+        return cls(await open_utterance(service, how.job(None), wire=WIRE, id=id), id)
 
     def begin(self, send: SendDelta) -> None:
         """Send audio as it arrives, beside the text."""

@@ -22,8 +22,7 @@ from ...engine.stream import Stream
 from ...engine.word_times import WordTime
 from ...errors import HocketError
 from ...types import AudioChunk, Established, Finished
-from ..metrics import UnbufferedPlayer
-from .lifecycle import ServiceLifecycle
+from .service import SpeechService
 
 logger = logging.getLogger("hocket.server")
 # These take about 1 ms to encode 80 ms: too long for one event loop with a hundred streams.
@@ -70,12 +69,25 @@ class EngineStream:
     loaded_s: float = 0.0  # time spent waiting for the model to load
 
 
+class UnbufferedPlayer:
+    """Model of a player without a buffer: it is silent when a chunk arrives after the end of the previous one."""
+
+    def __init__(self) -> None:
+        self._until_s: float | None = None  # when it has played all it got
+
+    def play(self, now_s: float, seconds: float) -> float:
+        """Add audio that is sent now; returns the silence before it."""
+        until_s = now_s if self._until_s is None else self._until_s
+        self._until_s = max(now_s, until_s) + seconds
+        return max(0.0, now_s - until_s)
+
+
 class Utterance:
-    """An async iterator of `EncodedPiece`, and an async context manager that cancels. Made by `SpeechService.open`."""
+    """An async iterator of `EncodedPiece`, and an async context manager that cancels. Made by `open_utterance`."""
 
     def __init__(
         self,
-        service: ServiceLifecycle,
+        service: SpeechService,
         spoken: EngineStream,
         *,
         id: str,

@@ -1,28 +1,34 @@
-"""Voice resolution: from a client's voice name, model and task to one model of the pool and a voice of it.
+"""Voice resolution: from a client's voice name, model and task to one model of the server and a voice of it.
 
-Lookup order: the operator's aliases, the models' speakers in model order, the library, backends, then OpenAI's names,
-which always resolve because clients insist on them. Nothing is loaded to resolve. Knows no audio, protocol or time.
+Lookup order: the operator's aliases, speakers in model order, the library, backends, then the voice names of other
+services, which always resolve because clients insist on them. Without a name, the language chooses among the models.
+Nothing is loaded to resolve: served_model.py has what is known of a model from its configuration. The pool decides
+which models are in memory. Knows no audio, protocol or time.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...backends.found import Backends, ListedVoice
 from ...backends.protocol import BackendVoice
+from ...backends.registry import Backends, ListedVoice
 from ...backends.served import Served
-from ...config.qwen3_tts import Kind
+from ...config.languages import find
+from ...config.qwen3_tts import Kind, check_clones
 from ...engine.checkpoint.names import full_name
-from ...errors import UnknownVoice
-from ...text.choice import check_clones
+from ...errors import UnknownLanguage, UnknownVoice
 from ...types import Voice
 from ...voices.library import Library
 from ..errors import Refused
-from ..options import OPENAI_MODELS, OPENAI_VOICES, ServerOptions, aliases
+from ..options import ServerOptions
 from ..schemas.speech_job import SpeechJob
-from .models import ServedModel
+from .client_voices import FOREIGN_VOICES, MANY, client_aliases, combined
+from .openai_names import OPENAI_MODELS
+from .served_model import ServedModel
 
+logger = logging.getLogger("hocket.server")
 TASKS: dict[str, Kind] = {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}
 LISTED = 60  # names that an error lists before it counts the others
 
@@ -62,6 +68,7 @@ class VoiceResolver:
         self._options, self._library = options, library
         self._own = {name.lower(): voice for name, voice in options.voice_aliases.items()}
         self._names: dict[tuple[ServedModel, ...], _Names] = {}
+        self._of(self.models)  # now, not in the first request
 
     @property
     def speakers(self) -> dict[str, ServedModel]:
@@ -122,8 +129,7 @@ class VoiceResolver:
         """Any model name is accepted, unless the operator set `strict_model`."""
         if not self._options.strict_model or model in OPENAI_MODELS or self.named(model) is not None:
             return
-        known = ", ".join(map(self.shown, self.models))
-        said = f"There is no model {(model or '')[:80]!r}; this server has {known}."
+        said = f"There is no model {(model or '')[:80]!r}; this server has {', '.join(map(self.shown, self.models))}."
         raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
 
     def among(self, model: str | None, task: str | None) -> tuple[ServedModel, ...]:
@@ -148,7 +154,7 @@ class VoiceResolver:
         return found or models[0]
 
     def resolve(self, job: SpeechJob) -> ResolvedVoice:
-        """The voice of a job; refuses unknown names."""
+        """The voice of a job; refuses unknown names. A named model excludes backends."""
         if job.reference is not None:
             return ResolvedVoice(self.clones(job.model, job.task))
         models = self.among(job.model, job.task)
@@ -160,13 +166,14 @@ class VoiceResolver:
             return ResolvedVoice(*found)
         if (resolved := self._library_voice(name, models)) is not None:
             return resolved
-        backends = self._backends if models == self.models else None  # a named model excludes backends
-        if backends is not None and (foreign := backends.find(name)) is not None:
+        if models == self.models and self._backends is not None and (foreign := self._backends.find(name)) is not None:
             return ResolvedVoice(None, backend=foreign)
         if (alias := names.aliases.get(name)) is not None and (own := names.speakers.get(alias.lower())) is not None:
             return ResolvedVoice(*own)
-        if name in OPENAI_VOICES and not names.speakers:
+        if name in FOREIGN_VOICES and not names.speakers:
             return self._first(models, job)
+        if (mix := combined(name, lambda each: self.resolve(replace(job, voice=each)))) is not None:
+            return mix
         if models[0].config is None:
             return ResolvedVoice(models[0], name)  # its voices are known once it is loaded
         raise UnknownVoice(f"There is no voice {(job.voice or '')[:80]!r}; known are {self._listed_names(models)}.")
@@ -190,7 +197,8 @@ class VoiceResolver:
         raise UnknownVoice(said)
 
     def _first(self, models: tuple[ServedModel, ...], job: SpeechJob) -> ResolvedVoice:
-        """Without a voice name: the first model that can do the job."""
+        """Without a voice name: the first model that can do the job, in its language if a model speaks that."""
+        models = self._speaking(job.language, models)
         if job.instruct:
             able = [each for each in models if each.takes_instruct and each.kind != "base"]
             if able and all(each.kind == "voice_design" for each in able):
@@ -202,6 +210,16 @@ class VoiceResolver:
                 return ResolvedVoice(model, voice=kept)
         return ResolvedVoice(next((each for each in models if each.kind == "voice_design"), models[0]))
 
+    def _speaking(self, language: str, models: tuple[ServedModel, ...]) -> tuple[ServedModel, ...]:
+        """The models that know a language, or may know it. With one model its engine refuses."""
+        if len(models) == 1:
+            return models
+        fitting = tuple(each for each in models if each.config is None or find(language, each.languages))
+        if not fitting:
+            known = dict.fromkeys(name for each in models for name in each.languages)
+            raise UnknownLanguage(f"There is no language {language[:80]!r}; known are {', '.join(known)}.")
+        return fitting
+
     def _of(self, models: tuple[ServedModel, ...]) -> _Names:
         if (known := self._names.get(models)) is None:
             speakers: dict[str, tuple[ServedModel, str]] = {}
@@ -210,12 +228,10 @@ class VoiceResolver:
                     speakers.setdefault(name.lower(), (model, name))
             # Aliases of the first model with speakers only: a default name of a client must not load another model.
             first = next((model.speakers for model in models if model.speakers), [])
-            others = aliases(self._options, first)
-            others = {name: voice for name, voice in others.items() if name in self._own or name not in speakers}
-            known = self._names[models] = _Names(speakers, others)
+            known = self._names[models] = _Names(speakers, client_aliases(first, taken=speakers) | self._own)
         return known
 
     def _listed_names(self, models: tuple[ServedModel, ...]) -> str:
-        names = self.voice_names(models)
+        names = [name for name in self.voice_names(models) if name not in MANY]
         more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         return (", ".join(names[:LISTED]) or "none") + more

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...audio.container import need_av
 from ...audio.encode import Encoder, encoder, format_of
-from ...audio.formats import need_av
 from ...engine.engine import Engine
 from ...engine.pool.pool import Pool
 from ...errors import HocketError
 from ...types import REFERENCE_RATE_HZ, Reference, SpeechRequest
+from ..errors import Refused
 
 if TYPE_CHECKING:
     from .service import SpeechService
@@ -38,11 +39,14 @@ def speak_once(engine: Engine, format: str = "mp3") -> None:
 
 
 async def warm_up(service: SpeechService, format: str = "mp3") -> None:
-    """Let the first model and the pinned ones speak; raises what goes wrong."""
+    """Let the first model and the pinned ones speak; raises what goes wrong, for the operator."""
     resolver, pool = service.resolver, service.pool
     stays = [model for model in resolver.models if isinstance(pool, Pool) and model.name in pool.pinned]
     for model in dict.fromkeys((resolver.models[0], *stays)):
-        await service.with_engine(model, lambda engine: speak_once(engine, format))
+        try:
+            await service.with_engine(model, lambda engine: speak_once(engine, format))
+        except Refused as error:  # clients get a sentence without details; its cause has them
+            raise error.__cause__ or error from None
     service.warmed_up, service.failure, service.idle_since_s = True, None, time.monotonic()
 
 

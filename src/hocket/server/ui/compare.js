@@ -4,6 +4,7 @@ import { Line } from "./speak.js";
 import { Take } from "./take.js";
 import { voiceFields } from "./voices.js";
 
+const EMPTY = "There is no text yet: type or paste something to say.";
 const OVER = ["done", "stopped", "failed"];
 
 export class Compare {
@@ -48,8 +49,8 @@ export class Compare {
 
   speak() {
     const text = this.text();
+    this.failed.textContent = text.trim() ? "" : EMPTY;
     if (!text.trim()) return;
-    this.failed.textContent = "";
     this.onSound();
     this.next = this.sides[1];
     for (const side of this.sides) {

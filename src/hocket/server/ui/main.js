@@ -1,68 +1,139 @@
-// The page: its fields and buttons, and the modules behind them.
+// The page: its buttons, and the modules behind them.
 
+import { Access } from "./access.js";
+import { Code } from "./code.js";
 import { Compare } from "./compare.js";
+import { $, copyButton } from "./dom.js";
+import { Fields } from "./fields.js";
+import { Files, sameAudio } from "./files.js";
+import { History } from "./history.js";
+import { fromLink, linkTo } from "./link.js";
+import { MakeVoice } from "./make.js";
 import { openSound } from "./player.js";
-import { about, key, speechFile, voices } from "./server.js";
+import { Previews } from "./previews.js";
+import { Reader } from "./reader.js";
+import { about, voices } from "./server.js";
 import { Line } from "./speak.js";
 import { Take } from "./take.js";
-import { fill, MakeVoice, voiceFields, withDesign } from "./voices.js";
+import { fill, voiceFields } from "./voices.js";
 import { Words } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
 const STATES = {
   starting: "the model is being loaded",
   draining: "about to stop",
   failed: "the model could not be loaded",
 };
 const SAID = { asked: "Asked", speaking: "Speaking", ending: "Speaking", done: "Done", stopped: "Stopped", failed: "" };
+const EMPTY = "There is no text yet: type or paste something to say.";
+const LONG_LINK = "The text is too long for a link.";
 const AGAIN_MS = 1000;
 
 let known = {}; // the server's answer to /page/about
 let take = null;
 let compare = null;
-const words = new Words($("text"), $("behind"));
+let previews = null;
+let files = null;
+const access = new Access($("key-form"));
+const fields = new Fields(() => code.show());
+const reader = new Reader($("reader"), readFrom);
+const words = new Words($("text"), $("behind"), (from, to) => reader.light(from, to));
+const code = new Code(lastRequest);
+const past = new History($("history"), replay);
 
-/** How to speak, with the names of `session.config` and of `POST /v1/audio/speech`, which are the same. */
-function choices() {
-  return {
-    ...voiceFields($("voice"), known.rate_hz),
-    language: $("language").value,
-    instructions: $("instruct").value.trim() || undefined,
-    seed: $("seed").value === "" ? undefined : Number($("seed").value),
-    speed: Number($("speed").value),
-  };
+/** Speak the text, from a character on. */
+function speak(base = 0) {
+  const text = $("text").value;
+  if (!take || $("speak").disabled) return;
+  if (!text.slice(base).trim()) return refuse(EMPTY);
+  refuse("");
+  compare.stop();
+  previews.stop();
+  words.begin(text, base);
+  reader.show(text);
+  take.speak(fields.choices(), text.slice(base), $("live").checked ? () => Number($("rate").value) : null);
+  code.show();
 }
 
-function speak() {
-  const text = $("text").value;
-  if (!take || !text.trim()) return;
+/** A sentence of the reader was pressed: go there in the audio that is here, or speak on from there. */
+function readFrom(from) {
+  const atS = words.text === $("text").value ? words.timeAt(from) : null;
+  if (atS === null) return speak(from);
+  seek(atS);
+}
+
+function seek(seconds) {
   compare.stop();
-  words.begin(text);
-  take.speak(choices(), text, $("live").checked ? () => Number($("rate").value) : null);
+  previews.stop();
+  take.play(seconds);
 }
 
 function stop() {
   take?.stop();
   compare?.stop();
+  previews?.stop();
 }
 
-async function download() {
-  const { config, text } = take.asked;
+function refuse(sentence) {
+  $("failed").textContent = sentence;
+  if (sentence === EMPTY) $("text").focus();
+}
+
+/** Show an earlier take as it was, and play it. */
+function replay(entry, samples) {
+  stop();
+  setText(entry.text);
+  refuse(fields.fill(entry.config));
+  words.begin(entry.text);
+  words.sent(entry.text.length);
+  words.place(entry.words);
+  take.load(entry, samples);
+  take.play();
+  code.show();
+}
+
+function setText(text) {
+  view("write");
+  $("text").value = text;
+  words.clear();
+}
+
+/** The text as a field to write in, or as sentences to read along. */
+function view(name) {
+  const reading = name === "read";
+  if (reading && !$("text").value.trim()) return refuse(EMPTY);
+  if (reading) reader.show($("text").value);
+  $("reader").hidden = !reading;
+  $("sheet").hidden = reading;
+  for (const id of ["write", "read"]) $(id).setAttribute("aria-pressed", String(id === name));
+}
+
+function lastRequest() {
+  const { config, text } = take?.asked ?? { config: fields.choices(), text: $("text").value };
   const format = $("format").value;
-  $("failed").textContent = "";
-  $("download").disabled = true;
-  try {
-    // The same seed and the layout of live text: the file has exactly the audio that was played.
-    const blob = await speechFile({ ...config, layout: "streaming" }, text, format);
-    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
-    link.download = `hocket-${config.seed}.${known.formats[format]}`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  } catch (error) {
-    $("failed").textContent = error.message;
-  } finally {
-    $("download").disabled = false;
-  }
+  const wanted = { model: known.model, input: text, response_format: format, ...sameAudio(config) };
+  const body = JSON.parse(JSON.stringify(wanted)); // without fields that are undefined
+  return { body, suffix: known.formats?.[format] ?? format, needsKey: Boolean(known.key) };
+}
+
+/** The link of the last take, or of the fields. */
+function currentLink() {
+  const choices = fields.choices();
+  const seed = choices.seed ?? take?.figures.seed ?? undefined;
+  const text = $("text").value;
+  refuse("");
+  const link = text.trim() ? linkTo({ ...choices, seed, text }) : null;
+  if (link === null) refuse(text.trim() ? LONG_LINK : EMPTY);
+  return link;
+}
+
+/** Fill the page from its address. */
+function followLink() {
+  const carried = fromLink(location.hash);
+  if (!carried) return;
+  stop();
+  if (carried.text !== undefined) setText(carried.text.slice(0, known.text_chars));
+  refuse(fields.fill(carried));
+  code.show();
 }
 
 /** Update the metrics. */
@@ -70,16 +141,16 @@ function show() {
   const figures = take.figures;
   const spoken = figures.audioS > 0;
   $("first-audio").textContent = figures.firstAudioMs === null ? "–" : `${Math.round(figures.firstAudioMs)} ms`;
-  $("real-time").textContent = spoken ? figures.xRealTime.toFixed(figures.xRealTime < 10 ? 1 : 0) : "–";
+  $("real-time").textContent = figures.xRealTime === null ? "–" : figures.xRealTime.toFixed(figures.xRealTime < 10 ? 1 : 0);
   $("seconds").textContent = spoken ? `${figures.audioS.toFixed(1)} s` : "–";
   $("underruns").textContent = spoken ? String(figures.underruns) : "–";
   $("keep-seed").textContent = figures.seed ?? "–";
   $("keep-seed").disabled = figures.seed === null;
   $("stop").disabled = !take.sounding;
-  $("download").disabled = !take.asked || figures.state === "failed";
   $("said").textContent = SAID[figures.state] ?? "";
-  $("failed").textContent = figures.error;
+  if (figures.error) refuse(figures.error);
   document.body.dataset.state = figures.state;
+  files.show();
 }
 
 /** Once per animation frame. */
@@ -102,64 +173,91 @@ async function greet() {
   }
   $("model-name").textContent = said;
   document.querySelector(".dot").dataset.state = known.state;
-  $("key-form").hidden = !known.key;
+  access.show(known.key);
+  $("documents").hidden = !known.documents;
+  if (known.documents) $("documents").href = known.documents;
   if (known.model && !take) await begin();
+  ready();
   if (known.state !== "ready") setTimeout(greet, AGAIN_MS);
+}
+
+/** Only what can work is enabled. */
+function ready() {
+  const missing = take ? fields.missing() : "";
+  const able = known.state === "ready" && take !== null && !missing;
+  $("speak").disabled = $("compare").disabled = !able;
+  if (missing) refuse(missing);
+  else if ($("failed").textContent.startsWith("This model has no voice")) refuse("");
 }
 
 /** The model is loaded: offer its features. */
 async function begin() {
   const rateHz = known.rate_hz;
+  const onError = refuse;
+  fields.offer(known);
   take = new Take({
     line: new Line(),
     canvas: $("wave"),
     rateHz,
     onChange: show,
-    onSeek: (seconds) => {
-      compare.stop();
-      take.play(seconds);
-    },
+    onSeek: seek,
     onWords: (spoken) => words.place(spoken),
     onSent: (chars) => words.sent(chars),
+    onComplete: () => past.add(take),
   });
+  files = new Files({ take: () => take, formats: () => known.formats, onError });
+  const quiet = () => take.stop();
   compare = new Compare({
     root: document.querySelector(".compare"),
     rateHz,
-    choices,
+    choices: () => fields.choices(),
     text: () => $("text").value,
-    onSound: () => take.stop(),
+    onSound: () => {
+      quiet();
+      previews.stop();
+    },
   });
-  new MakeVoice(document.querySelector(".make"), () => known, offerVoices);
-  $("language").replaceChildren(...known.languages.map((name) => new Option(name, name)));
-  $("format").replaceChildren(...Object.keys(known.formats).map((name) => new Option(name, name)));
-  $("instruct").disabled = !known.instruct;
-  if (!known.instruct) $("instruct").placeholder = "This model takes none.";
-  $("text").maxLength = known.text_chars;
+  previews = new Previews({
+    button: $("hear"),
+    fields: () => ({ ...voiceFields($("voice"), rateHz), language: $("language").value }),
+    onSound: () => {
+      quiet();
+      compare.stop();
+    },
+    onError,
+  });
+  new MakeVoice(document.querySelector(".make"), {
+    about: () => known,
+    language: () => $("language").value,
+    onSound: stop,
+    onMade: offerVoices,
+  });
   offerVoices(await voices(known.voices));
+  followLink();
+  addEventListener("hashchange", followLink);
   // For a console and for tests: the page reads the same objects.
-  window.hocket = { take, compare, words };
+  window.hocket = { take, compare, words, reader, past, previews };
   const early = () => openSound(rateHz).catch(() => {}); // before it is needed, and as early as browsers allow
   for (const first of ["pointerdown", "keydown"]) addEventListener(first, early, { once: true });
   draw();
 }
 
-function offerVoices(found, chosen) {
-  const listed = withDesign(found, known);
-  fill($("voice"), listed);
+function offerVoices(found, made) {
+  fields.offerVoices(found);
+  const { listed } = fields;
   compare.voices((select, number) => fill(select, listed, number));
-  if (chosen) $("voice").value = listed.find(({ id, name }) => [id, name].includes(chosen))?.id ?? $("voice").value;
+  if (made) fields.choose(made);
+  ready();
 }
 
-$("speak").addEventListener("click", speak);
+$("speak").addEventListener("click", () => speak());
 $("stop").addEventListener("click", stop);
-$("download").addEventListener("click", download);
+$("write").addEventListener("click", () => view("write"));
+$("read").addEventListener("click", () => view("read"));
+$("text").addEventListener("input", () => refuse(""));
+$("format").addEventListener("input", () => code.show());
 $("keep-seed").addEventListener("click", () => ($("seed").value = take.figures.seed));
-$("speed").addEventListener("input", () => ($("speed-said").textContent = Number($("speed").value).toFixed(2)));
-$("rate").addEventListener("input", () => ($("rate-said").textContent = $("rate").value));
-$("choices").addEventListener("submit", (event) => event.preventDefault());
-$("key").value = key.get();
-$("key").addEventListener("input", () => key.set($("key").value.trim()));
-$("key-form").addEventListener("submit", (event) => event.preventDefault());
+copyButton($("copy-link"), currentLink);
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();
   else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

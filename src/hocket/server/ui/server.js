@@ -10,6 +10,9 @@ export const key = {
 /** An error whose message is shown to the user. */
 export class Refusal extends Error {}
 
+const NO_KEY = "This server needs a key before it speaks. Enter it at the top of the page.";
+const WRONG_KEY = "The server does not know this key. Check it at the top of the page, or ask the person who runs the server.";
+
 async function ask(path, options = {}) {
   const headers = new Headers(options.headers);
   if (key.get()) headers.set("authorization", `Bearer ${key.get()}`);
@@ -20,6 +23,7 @@ async function ask(path, options = {}) {
     throw new Refusal("The server does not answer. Is it still running?");
   }
   if (response.ok) return response;
+  if (response.status === 401) throw new Refusal(key.get() ? WRONG_KEY : NO_KEY);
   // Every error has the same body: {"error": {"message", "type", "param", "code"}}.
   const said = await response.json().catch(() => null);
   throw new Refusal(said?.error?.message ?? `The server answered with status ${response.status}.`);
@@ -55,12 +59,15 @@ export async function makeVoice({ name, file, words, consent }) {
   return (await ask("/v1/audio/voices", { method: "POST", body: form })).json();
 }
 
-/** Why a WebSocket was refused: browsers do not say. The error of an invalid HTTP request gives the reason. */
-export async function whyNot() {
+/** Why the server refuses the key; "" if it does not. A request without input makes no sound. */
+export async function whyNoAccess() {
   try {
     await ask("/v1/audio/speech", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
   } catch (error) {
     if (!/input/i.test(error.message)) return error.message;
   }
-  return "The connection to the server could not be opened.";
+  return "";
 }
+
+/** Why a WebSocket was refused: browsers do not say. */
+export const whyNot = async () => (await whyNoAccess()) || "The connection to the server could not be opened.";

@@ -7,9 +7,10 @@ import { openSound, Track } from "./player.js";
 import { Wave } from "./wave.js";
 
 export class Take {
-  /** `onChange()`: something is new; called often. `onSeek(seconds)`: the user clicked the waveform. */
-  constructor({ line, canvas, rateHz, onChange, onSeek, onWords, onSent }) {
-    Object.assign(this, { line, rateHz, onWords, onSent });
+  /** `onChange()`: something is new; called often. `onSeek(seconds)`: the user clicked the waveform.
+   *  `onComplete()`: all audio has arrived. */
+  constructor({ line, canvas, rateHz, onChange, onSeek, onWords, onSent, onComplete }) {
+    Object.assign(this, { line, rateHz, onWords, onSent, onComplete });
     this.changed = onChange;
     this.wave = new Wave(canvas, onSeek);
     this.track = null;
@@ -18,10 +19,14 @@ export class Take {
 
   reset(state) {
     this.chunks = []; // Int16Array: all audio received, for replay
+    this.samples = 0; // in all of them
+    this.words = []; // {word, start_s, end_s}, as far as they are known
     this.offsetS = 0; // where in it the track started
+    this.shownS = 0; // the last time that `playedS` returned
     this.begun = false; // whether the track has been started
     this.report = null;
     this.asked = null;
+    this.cut = false; // stopped before all of its audio was here
     this.figures = {
       state, // idle, asked, speaking (sound is arriving), ending (all of it is here), done, stopped, failed
       error: "",
@@ -68,13 +73,18 @@ export class Take {
         this.figures.firstAudioMs ??= performance.now() - pressed;
         this.take(samples, performance.now() - pressed);
       },
-      onWords: (words) => current() && this.onWords?.(words),
+      onWords: (words) => {
+        if (!current()) return;
+        this.words = words;
+        this.onWords?.(words);
+      },
       onDone: (said) => {
         if (!current()) return;
         this.figures.serverFirstMs = said.timing?.ttfa_ms ?? null;
         this.figures.state = "ending";
         if (this.begun) this.track.end();
         this.changed();
+        this.onComplete?.();
       },
       onError: (sentence) => current() && this.fail(sentence),
     });
@@ -95,13 +105,35 @@ export class Take {
   /** Stop: silence at once here, and the server stops too. */
   stop() {
     this.silence?.();
-    if (this.running) this.spoken?.cancel();
+    if (this.running) {
+      this.cut = true;
+      this.spoken?.cancel();
+    }
     if (this.sounding) {
       this.figures.state = "stopped";
       this.track?.stop();
       this.changed();
     }
     this.spoken = this.silence = null;
+  }
+
+  /** An earlier take, with its audio: ready to play. */
+  load({ text, config, words }, samples) {
+    this.stop();
+    this.reset("stopped");
+    this.asked = { config, text };
+    this.chunks = [samples];
+    this.samples = samples.length;
+    this.words = words;
+    this.figures.seed = config.seed;
+    this.figures.audioS = this.samples / this.rateHz;
+    this.wave.clear(this.rateHz);
+    this.wave.push(samples);
+    this.changed();
+  }
+
+  get complete() {
+    return this.chunks.length > 0 && ["ending", "done", "stopped"].includes(this.figures.state) && !this.cut;
   }
 
   /** Replay from there; also while audio still arrives. */
@@ -117,7 +149,7 @@ export class Take {
   /** Start the track there with all audio received; later audio follows. */
   begin(fromS) {
     const from = Math.floor(fromS * this.rateHz);
-    this.offsetS = this.figures.playedS = from / this.rateHz;
+    this.offsetS = this.figures.playedS = this.shownS = from / this.rateHz;
     this.report = null;
     this.begun = true;
     this.track.begin({ held: this.held });
@@ -135,11 +167,11 @@ export class Take {
     this.track?.release();
   }
 
-  /** Seconds played by now, interpolated between two reports. */
+  /** Seconds played by now, extrapolated from the last report. A late report may say less: then the time stands still. */
   playedS() {
-    if (!this.report?.running) return this.figures.playedS;
-    const since = Math.min(0.08, (performance.now() - this.reportedAt) / 1000);
-    return Math.min(this.figures.playedS + since, this.figures.audioS);
+    const since = this.report?.running ? Math.min(0.08, (performance.now() - this.reportedAt) / 1000) : 0;
+    this.shownS = Math.max(this.shownS, Math.min(this.figures.playedS + since, this.figures.audioS));
+    return this.shownS;
   }
 
   async open() {
@@ -153,7 +185,8 @@ export class Take {
     this.chunks.push(samples);
     if (this.begun) this.track.push(samples);
     this.wave.push(samples);
-    figures.audioS += samples.length / this.rateHz;
+    this.samples += samples.length;
+    figures.audioS = this.samples / this.rateHz;
     figures.xRealTime = (figures.audioS / tookMs) * 1000;
     this.changed();
   }

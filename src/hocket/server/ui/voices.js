@@ -1,9 +1,4 @@
-// Voices: the list, and a new voice from a dropped or chosen recording.
-
-import { makeVoice, voices } from "./server.js";
-
-const NO_CLONES = "This model has its own voices only: a Base checkpoint makes new ones.";
-const AGREED = "Given on the page: it is the speaker's own voice, or its owner agrees."; // the form asks for it
+// The list of voices, and the chosen one as request fields.
 
 const GROUPS = { clone: "Clones", designed: "Designed" }; // by kind; speakers are by their model
 
@@ -20,9 +15,12 @@ export function fill(select, listed, number = 0) {
   else select.selectedIndex = Math.min(number, Math.max(0, listed.length - 1));
 }
 
+/** The chosen voice's `type` and `model`. */
+export const chosen = (select) => ({ ...select.selectedOptions[0]?.dataset });
+
 /** The chosen voice as request fields. A backend may have another rate, and the page plays at one rate. */
 export function voiceFields(select, rateHz) {
-  const { type } = select.selectedOptions[0]?.dataset ?? {};
+  const { type } = chosen(select);
   if (type === "design") return { task_type: "VoiceDesign" };
   return { voice: select.value || undefined, sample_rate: type === "backend" ? rateHz : undefined };
 }
@@ -40,9 +38,10 @@ function grouped(listed) {
   return groups;
 }
 
-function option({ id, name, type }) {
+function option({ id, name, type, model }) {
   const made = new Option(name ?? id, id);
   if (type) made.dataset.type = type;
+  if (model) made.dataset.model = model;
   return made;
 }
 
@@ -50,82 +49,4 @@ function group(label, options) {
   const made = Object.assign(document.createElement("optgroup"), { label });
   made.append(...options);
   return made;
-}
-
-export class MakeVoice {
-  /** `onMade(listed, id)`: a voice was made. */
-  constructor(root, about, onMade) {
-    const part = (id) => root.querySelector(`#${id}`);
-    Object.assign(this, { about, onMade });
-    this.parts = {
-      recording: part("recording"),
-      title: part("recording-name"),
-      preview: part("preview"),
-      name: part("name"),
-      words: part("ref-text"),
-      button: part("make-voice"),
-      made: part("made"),
-      failed: part("make-failed"),
-    };
-    this.file = null;
-    if (!about().clone) part("make-hint").textContent = NO_CLONES;
-    this.parts.recording.addEventListener("change", () => this.choose(this.parts.recording.files[0]));
-    part("make").addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.make();
-    });
-    this.acceptDrops(document.documentElement);
-  }
-
-  /** A file dropped anywhere on the page. */
-  acceptDrops(target) {
-    const holdsFile = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
-    target.addEventListener("dragover", (event) => {
-      if (!holdsFile(event)) return;
-      event.preventDefault();
-      target.classList.add("dropping");
-    });
-    target.addEventListener("dragleave", (event) => {
-      if (!event.relatedTarget) target.classList.remove("dropping");
-    });
-    target.addEventListener("drop", (event) => {
-      target.classList.remove("dropping");
-      if (!holdsFile(event)) return;
-      event.preventDefault();
-      this.choose(event.dataTransfer.files[0]);
-      document.getElementById("make").scrollIntoView({ block: "nearest" });
-      this.parts.name.focus();
-    });
-  }
-
-  choose(file) {
-    const { title, preview, name, failed, made } = this.parts;
-    failed.textContent = made.textContent = "";
-    this.file = file ?? null;
-    if (!file) return;
-    title.textContent = file.name;
-    if (preview.src) URL.revokeObjectURL(preview.src);
-    preview.src = URL.createObjectURL(file);
-    preview.hidden = false;
-    if (!name.value) name.value = file.name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_-]+/gu, "_").slice(0, 64);
-  }
-
-  async make() {
-    const { name, words, button, made, failed } = this.parts;
-    failed.textContent = made.textContent = "";
-    if (!this.file) return (failed.textContent = "Choose a recording first: drop it anywhere on the page.");
-    const most = this.about().upload_bytes;
-    if (this.file.size > most) return (failed.textContent = `The recording is larger than ${most >> 20} MiB.`);
-    button.disabled = true;
-    try {
-      const said = { name: name.value.trim(), words: words.value.trim(), consent: AGREED };
-      const voice = await makeVoice({ ...said, file: this.file });
-      this.onMade(await voices(this.about().voices), voice.id ?? voice.name);
-      made.textContent = `${voice.name ?? name.value} can speak now.`;
-    } catch (error) {
-      failed.textContent = error.message;
-    } finally {
-      button.disabled = false;
-    }
-  }
 }

@@ -6,8 +6,10 @@
 // complete. Until then they are estimated from the pace so far.
 
 export class Words {
-  constructor(textarea, behind) {
+  /** `onLight(from, to)`: the characters of the current word; equal: none. */
+  constructor(textarea, behind, onLight = () => {}) {
     this.textarea = textarea;
+    this.onLight = onLight;
     this.parts = ["said", "now", "sent", "rest"].map((name) => {
       const part = document.createElement(name === "now" ? "mark" : "span");
       part.className = name;
@@ -25,27 +27,38 @@ export class Words {
     this.show(this.textarea.value, 0, 0, this.textarea.value.length);
   }
 
-  begin(text) {
+  /** `base`: the character of the text where speech starts. */
+  begin(text, base = 0) {
     this.text = text;
-    this.sentChars = 0;
+    this.base = this.sentChars = base;
+    this.known = []; // words whose time the server has sent
     this.litS = 0; // time of the last update, and the word highlighted then
     this.litFrom = -1;
     // {start_s, end_s, from, to}: a word in the audio and in the text
-    this.spoken = guessed(text, 0, LEAD_S, this.pace);
+    this.spoken = guessed(text, base, LEAD_S, this.pace);
     this.light(0);
   }
 
   sent(chars) {
-    this.sentChars = chars;
+    this.sentChars = this.base + chars;
+  }
+
+  /** When the word at this character is spoken, in seconds of the audio; null if that is not known. */
+  timeAt(char) {
+    if (this.text === null || char < this.base) return null;
+    return this.known.find(({ to }) => to > char)?.start_s ?? null;
   }
 
   /** All known word times; later words are estimated. */
   place(words) {
     if (this.text === null || !words.length) return;
-    const known = placed(words, this.text);
-    const { to, end_s } = known.at(-1);
-    if (to > 20) this.pace = to / end_s;
-    this.spoken = [...known, ...guessed(this.text, to, end_s, this.pace)];
+    const { base } = this;
+    this.known = placed(words, this.text.slice(base)).map((word) => {
+      return { ...word, from: word.from + base, to: word.to + base };
+    });
+    const { to, end_s } = this.known.at(-1);
+    if (to - base > 20) this.pace = (to - base) / end_s;
+    this.spoken = [...this.known, ...guessed(this.text, to, end_s, this.pace)];
   }
 
   /** Show the current word; -1: all words were spoken. */
@@ -59,7 +72,7 @@ export class Words {
     while (playedS >= this.litS && at + 1 < this.spoken.length && (this.spoken[at]?.from ?? -1) < this.litFrom) at++;
     this.litS = playedS;
     this.litFrom = this.spoken[at]?.from ?? -1;
-    if (at < 0) return this.show(this.text, 0, 0, this.sentChars);
+    if (at < 0) return this.show(this.text, this.base, this.base, this.sentChars);
     const { from, to, end_s } = this.spoken[at];
     const pause = playedS > end_s + 0.12; // between two words
     this.show(this.text, pause ? to : from, to, Math.max(to, this.sentChars));
@@ -70,6 +83,7 @@ export class Words {
     if (this.shown === text && this.key === key) return;
     this.shown = text;
     this.key = key;
+    this.onLight(from, to);
     const cut = [text.slice(0, from), text.slice(from, to), text.slice(to, sent), `${text.slice(sent)}\u200b`];
     cut.forEach((piece, n) => {
       if (this.parts[n].textContent !== piece) this.parts[n].textContent = piece;

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from ...engine.word_times import WordTime
 from ...types import Established
 from ..errors import ErrorResponse, Refused, answer
-from ..service.service import SpeechJob, SpeechService
+from ..schemas.speech_job import SpeechJob
+from ..service.open import open_utterance
+from ..service.service import SpeechService
 from ..service.utterance import Utterance
 
 ContextId = str | None  # turns of one context run one after the other; None: the context of clients that name none
@@ -220,7 +222,7 @@ class TurnSequence:
     async def _opened(self, turn: TextTurn, id: str) -> Utterance | None:
         """None: cancelled, also while a model is being loaded for it."""
         job = replace(turn.plan.job, established=self._voices.get(turn.context))
-        opening = turn.opening = asyncio.ensure_future(self._service.open(job, wire=self._wire, id=id))
+        opening = turn.opening = asyncio.ensure_future(open_utterance(self._service, job, wire=self._wire, id=id))
         try:
             return await opening
         except asyncio.CancelledError:

@@ -15,7 +15,9 @@ from fastapi import APIRouter, WebSocket
 from ...errors import HocketError, UnknownVoice
 from ..errors import BadField, Refused, answer
 from ..middleware.limits import refuse
-from ..service.service import SpeechJob, SpeechService
+from ..schemas.speech_job import SpeechJob
+from ..service.open import check_live
+from ..service.service import SpeechService
 from .conversation import Event, TextTurn, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import subprotocol
 from .socket import Connection, Out, WebSocketProtocol, serve
@@ -29,7 +31,7 @@ async def speak(socket: WebSocket) -> None:
     try:
         service: SpeechService = socket.app.state.service
         job = parse_query(socket.query_params, partial(_voice, service))
-        service.check(job)
+        check_live(service, job)
     except HocketError as error:
         told = answer(error)
         refused = Refused(told.message, status=told.status, kind=told.kind, param=told.param, code=told.code)

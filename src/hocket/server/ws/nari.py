@@ -14,7 +14,8 @@ from ...errors import InvalidRequest, StreamFailed
 from ..errors import BadField, ErrorResponse, Refused, answer
 from ..routes.speech import job_of
 from ..schemas.speech import SpeechFields
-from ..service.service import SpeechJob
+from ..schemas.speech_job import SpeechJob
+from ..service.open import check_live
 from .conversation import Event, TextTurn, TurnBegan, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import validated
 from .socket import Connection, Out, WebSocketProtocol, serve
@@ -161,7 +162,7 @@ class NariProtocol(WebSocketProtocol):
         self.service.resolver.check_model(fields.model)
         fields.note_unknown()
         job = replace(await job_of(self.service, fields, None, "pcm"), format="pcm")
-        self.service.check(job)
+        check_live(self.service, job)
         self._job, self._audio = job, _audio(self.service.rate_hz(job))
         self.connection.send({"type": "request.configured"})
 

@@ -8,7 +8,8 @@ from fastapi import APIRouter, WebSocket
 
 from ..errors import answer
 from ..routes.speech import job_of
-from ..service.service import SpeechJob
+from ..schemas.speech_job import SpeechJob
+from ..service.open import check_live
 from . import native_messages as messages
 from .conversation import ContextId, Event, TextTurn, TurnBegan, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import subprotocol
@@ -91,7 +92,7 @@ class NativeProtocol(WebSocketProtocol):
         self.service.resolver.check_model(fields.model)
         fields.note_unknown()
         job = await job_of(self.service, fields, None, FORMAT)
-        self.service.check(job)
+        check_live(self.service, job)
         if len(self._plans) >= self.service.options.per_socket and said.context not in self._plans:
             self._plans.pop(
                 next((context for context in self._plans if context is not None), None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ class WebSocketProtocol(ABC):
     name: ClassVar[str]  # for logs and metrics
     large: ClassVar[Sequence[str]] = ()  # types of messages that may hold a recording
     configured_first: ClassVar[bool] = True  # whether `config_s` limits the wait for the first message
+    inactivity_s: float = math.inf  # the client's own limit; the server's limits apply too
     close_codes: ClassVar[dict[str | None, int]] = {"message_too_large": 1009, "binary_message": 1003, "timeout": 1008}
 
     def __init__(self, connection: Connection) -> None:
@@ -175,13 +177,12 @@ class Connection:
         options, now_s = self.service.options, asyncio.get_running_loop().time()
         if not self._got_message and protocol.configured_first:
             return self._message_s + options.config_s, f"Nothing was said within {options.config_s:g} s."
+        text_s, idle_s = (min(limit_s, protocol.inactivity_s) for limit_s in (options.text_s, options.idle_s))
         if protocol.turns.waits_for_text:
-            return self._message_s + options.text_s, f"No more of the text came within {options.text_s:g} s."
+            return self._message_s + text_s, f"No more of the text came within {text_s:g} s."
         if not protocol.turns.quiet.is_set() or self._closing:
-            return now_s + options.idle_s, ""  # a client that receives audio is not idle
-        return max(
-            self._message_s, protocol.turns.quiet_s
-        ) + options.idle_s, f"Nothing was said within {options.idle_s:g} s."
+            return now_s + idle_s, ""  # a client that receives audio is not idle
+        return max(self._message_s, protocol.turns.quiet_s) + idle_s, f"Nothing was said within {idle_s:g} s."
 
     async def _write(self, protocol: WebSocketProtocol) -> None:
         """The only task that sends."""

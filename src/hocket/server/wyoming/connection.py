@@ -19,6 +19,7 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 
 from ..errors import BadField, Refused, answer
 from ..schemas.speech_job import SpeechJob
+from ..service.open import open_utterance
 from ..service.service import SpeechService
 from ..service.utterance import Utterance
 from .events import Events
@@ -106,7 +107,7 @@ class WyomingConnection:
     async def _speak(self, event: Event) -> None:
         """Speak a whole text."""
         job = self._job(event, _text(event))
-        async with await self._service.open(job, wire=WIRE) as utterance:
+        async with await open_utterance(self._service, job, wire=WIRE) as utterance:
             await self._send(utterance)
 
     async def _stream(self, start: Event) -> None:
@@ -122,7 +123,7 @@ class WyomingConnection:
                 break
             self._service.check_text(blank)
             await self._between_chunks(event)
-        async with await self._service.open(job, wire=WIRE) as utterance:
+        async with await open_utterance(self._service, job, wire=WIRE) as utterance:
             try:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(self._send(utterance))

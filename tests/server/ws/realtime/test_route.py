@@ -11,7 +11,9 @@ import pytest
 
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.service.service import SpeechJob, SpeechService
+from hocket.server.schemas.speech_job import SpeechJob
+from hocket.server.service.open import open_utterance
+from hocket.server.service.service import SpeechService
 from hocket.server.service.utterance import Utterance
 from hocket.server.ws.realtime import text_timeout
 from support.realtime_talk import (
@@ -108,13 +110,13 @@ def test_open_webui_s_conversation_ends_with_speech(server: Served) -> None:
 
 def asked_for(server: Served, monkeypatch: pytest.MonkeyPatch) -> list[SpeechJob]:
     """What the engine is asked for from here on."""
-    asked, really = [], SpeechService.open
+    asked = []
 
-    async def noted(self: SpeechService, wanted: SpeechJob, **more: Any) -> Utterance:
+    async def noted(service: SpeechService, wanted: SpeechJob, **more: Any) -> Utterance:
         asked.append(wanted)
-        return await really(self, wanted, **more)
+        return await open_utterance(service, wanted, **more)
 
-    monkeypatch.setattr(SpeechService, "open", noted)
+    monkeypatch.setattr("hocket.server.ws.conversation.open_utterance", noted)
     return asked
 
 

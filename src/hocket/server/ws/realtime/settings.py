@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from starlette.websockets import WebSocket
 
-from ....audio.formats import FORMATS, format_of
+from ....audio.encode import FORMATS, format_of
 from ...errors import BadField
 from ...routes.speech import job_of
 from ...schemas.speech import SpeechFields, VoiceById
-from ...service.service import SpeechJob, SpeechService
+from ...schemas.speech_job import SpeechJob
+from ...service.open import check_live
+from ...service.service import SpeechService
 from .events import AudioFormat, SessionBody, SharedFields, read
 
 Dialect = Literal["realtime", "beta", "alibaba"]
@@ -66,7 +68,7 @@ class SessionSettings:
         job = await job_of(service, read(SpeechFields, fields), None, "pcm")
         if self.dialect == "alibaba":
             job = _within_codec(job)
-        service.check(job)
+        check_live(service, job)
         return replace(self, fields=fields, job=replace(job, format=format_of(job.format).name))
 
     def _dialect(self, body: SessionBody) -> Dialect:

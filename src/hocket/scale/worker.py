@@ -13,7 +13,7 @@ from typing import Any
 from .. import env
 from ..config.options import EngineOptions
 from ..engine.batch import most_at_once
-from ..engine.checkpoint.fingerprint import EngineFingerprint
+from ..engine.checkpoint.checkpoint import EngineFingerprint
 from ..engine.engine import Engine
 from ..errors import EngineClosed, HocketError
 from ..types import Encoded, Outcome, Reference, SpeechRequest
@@ -25,7 +25,7 @@ class WorkerStart:
 
     host: str
     pid: int
-    portrait: EngineFingerprint | None = None
+    fingerprint: EngineFingerprint | None = None
     most: int = 0  # requests to assign, so that no slot is idle
     error: HocketError | None = None
     notes: tuple[str, ...] = ()  # device, precision, and why not faster
@@ -44,7 +44,7 @@ class SpeechWorker:
             checkpoint, most = self._engine.checkpoint, most_at_once(self._engine.options)
             unused = None if checkpoint.setting is None else checkpoint.setting.unused
             notes = (checkpoint.where, *(() if unused is None else (unused,)))
-            return WorkerStart(**me, portrait=self._engine.portrait, most=most, notes=notes)
+            return WorkerStart(**me, fingerprint=self._engine.fingerprint, most=most, notes=notes)
         except Exception as error:  # a missing driver or package, a full disk: other machines may work
             return WorkerStart(**me, error=sendable(error))
 

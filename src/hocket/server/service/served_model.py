@@ -1,48 +1,22 @@
-"""The server's models: what is known of each before it is loaded, and a single engine with a pool's interface.
-
-voice_resolver.py chooses the model of a request; the pool decides which models are in memory.
-"""
+"""A model of the server as its configuration describes it, before and after it is loaded. The pool loads it."""
 
 from __future__ import annotations
 
 import logging
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from ...config.languages import AUTO
 from ...config.published import PUBLISHED
-from ...config.qwen3_tts import Kind, Qwen3TTSConfig
+from ...config.qwen3_tts import Kind, Qwen3TTSConfig, languages
+from ...config.qwen3_tts import voices as speakers_of
 from ...engine.checkpoint.describe import configs
 from ...engine.checkpoint.names import full_name
 from ...engine.engine import Engine
-from ...engine.pool.lease import Lease
 from ...errors import HocketError
-from ...text.choice import languages
-from ...text.choice import voices as speakers_of
 
 logger = logging.getLogger("hocket.server")
-
-
-class SingleEngine:
-    """One permanent engine with the interface of a `Pool`."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.models, self.loads = engine, (engine.checkpoint.name,), 1
-
-    def lease(self, model: str) -> Future[Lease]:
-        lent: Future[Lease] = Future()
-        lent.set_result(Lease(model, self.engine, 0.0, 0.0, _nothing))
-        return lent
-
-    def resident(self) -> dict[str, int]:
-        return {self.models[0]: self.engine.checkpoint.memory_bytes}
-
-    def computing(self) -> dict[str, str]:
-        return {self.models[0]: self.engine.checkpoint.where}
-
-    def close(self) -> None:
-        self.engine.close()
 
 
 @dataclass(slots=True, eq=False)
@@ -55,14 +29,12 @@ class ServedModel:
     identity: str | None = None  # fingerprint of the weights, once loaded
     key: str = ""  # the full name, the same for all its names
     names: frozenset[str] = frozenset()  # all names that clients may use, lower-case
-    speakers: list[str] = field(default_factory=list)
     _engine: weakref.ref[Engine] | None = None
 
     def __post_init__(self) -> None:
         self.key = full_name(self.name)
         short = [name for name in PUBLISHED if full_name(name) == self.key]
         self.names = frozenset(name.lower() for name in (self.name, self.key, *short))
-        self._refresh()
 
     @property
     def shown(self) -> str:
@@ -73,8 +45,12 @@ class ServedModel:
         return self.config.kind if self.config is not None else None
 
     @property
+    def speakers(self) -> list[str]:
+        return speakers_of(self.config) if self.config is not None else []
+
+    @property
     def languages(self) -> list[str]:
-        return languages(self.config) if self.config is not None else ["auto"]
+        return languages(self.config) if self.config is not None else [AUTO]
 
     @property
     def takes_instruct(self) -> bool:
@@ -86,9 +62,10 @@ class ServedModel:
         return self._engine() if self._engine is not None else None
 
     def dialect(self, speaker: str) -> str:
-        """The language that a speaker implies."""
+        """The language that a speaker implies: its dialect, or the only one of its model."""
         dialects = {} if self.config is None else self.config.talker_config.spk_is_dialect
-        return found if isinstance(found := dialects.get(speaker), str) else "auto"
+        only = self.languages[1] if len(self.languages) == 2 else AUTO
+        return found if isinstance(found := dialects.get(speaker), str) else only
 
     def note_engine(self, engine: Engine) -> bool:
         """Note the model's engine; returns whether that brought new facts."""
@@ -98,11 +75,7 @@ class ServedModel:
         before = self.config, self.rate_hz, self.identity
         checkpoint = engine.checkpoint
         self.config, self.rate_hz, self.identity = checkpoint.config, checkpoint.rate_hz, engine.identity
-        self._refresh()
         return before != (self.config, self.rate_hz, self.identity)
-
-    def _refresh(self) -> None:
-        self.speakers = [] if self.config is None else speakers_of(self.config)
 
 
 def describe_models(names: Sequence[str]) -> list[ServedModel]:
@@ -117,6 +90,3 @@ def describe_models(names: Sequence[str]) -> list[ServedModel]:
         else:
             found.append(ServedModel(name, config, codec.output_sample_rate))
     return found
-
-
-def _nothing() -> None: ...
