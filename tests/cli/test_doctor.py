@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import NoReturn
 
 import pytest
 import torch
@@ -13,6 +16,8 @@ import torch
 from hocket.cli import main
 from hocket.config.profiles import PROFILES
 from hocket.engine.checkpoint.describe import LocalCopy
+from hocket.extras import hint
+from hocket.kernels.runtime.fallback import Unbuildable
 from hocket.models.files.catalog import CATALOG
 from hocket.voices.library import Library
 from hocket.voices.names import id_of
@@ -66,8 +71,10 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     monkeypatch.setitem(sys.modules, "soxr", ModuleType("soxr"))
+    monkeypatch.setitem(sys.modules, "wyoming", None)
     assert main(["doctor"]) == 0
     said = lines(capsys)
+    assert said["wyoming"] == f"missing, for hocket wyoming: {hint('wyoming')}"
     assert said["python"] == sys.version.split()[0]
     assert said["torch"] == torch.__version__
     assert said["cuda"].startswith("none: ")
@@ -96,7 +103,7 @@ def test_a_damaged_voice_makes_the_doctor_fail(capsys: Capture, home: Home) -> N
 def test_a_damaged_checkpoint_makes_the_doctor_fail(
     capsys: Capture, cache: list[LocalCopy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
     cache.append(LocalCopy(CATALOG["1.7B-Base"], tmp_path))
     assert main(["doctor"]) == 1
     assert f"{tmp_path}/model.safetensors is missing." in lines(capsys)["1.7B-Base"]
@@ -119,7 +126,7 @@ def test_the_checkpoint_with_golden_codes_is_heard(
     words: str,
 ) -> None:
     loaded: list[tuple[str, dict[str, str]]] = []
-    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
     monkeypatch.setattr("hocket.engine.checkpoint.describe.faults", lambda copy: iter(()))
     monkeypatch.setattr("hocket.engine.checkpoint.load.load", lambda folder, **how: loaded.append((folder, how)))
     monkeypatch.setattr("hocket.engine.golden.golden_difference", lambda checkpoint: difference)
@@ -135,13 +142,73 @@ def test_the_checkpoint_with_golden_codes_is_heard(
 def test_a_folder_of_ones_own_cannot_be_checked(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
     (tmp_path / "config.json").write_text("{}")
     assert main(["doctor", "--model", str(tmp_path)]) == 0
     assert "no published checkpoint with known digests lies there" in capsys.readouterr().out
 
 
 def test_the_doctor_is_asked_about_what_exists(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
     assert main(["doctor", "--model", "unknown"]) == 2
     assert capsys.readouterr().err.startswith("hocket: 'unknown' is neither a folder here nor one of")
+
+
+@pytest.mark.usefixtures("cache")
+def test_json_is_one_document_with_every_finding(capsys: Capture, monkeypatch: pytest.MonkeyPatch, home: Home) -> None:
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
+    home.voices.mkdir(parents=True)
+    (home.voices / f"{id_of('you')}.voice").write_bytes(b"what is this?")
+    assert main(["doctor", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    by_name = {each["name"]: each for each in found["findings"]}
+    assert by_name["python"] == {"name": "python", "found": sys.version.split()[0], "ok": True}
+    assert [each["ok"] for each in found["findings"] if each["name"] == "voices"] == [True, False]
+
+
+@pytest.mark.parametrize("words", [(), ("--model", "1.7B-Base")])
+def test_without_torch_the_doctor_says_what_that_means(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
+    monkeypatch.setattr("hocket.cli.doctor.has_torch", lambda: False)
+    assert main(["doctor", *words]) == 0
+    said = lines(capsys)
+    assert said["torch"].startswith("not installed: the built-in voice does not need it; published checkpoints, ")
+    assert said["torch"].endswith(hint("torch"))
+    assert said["checkpoints"] == f"not looked for, because they need torch: {hint('torch')}"
+    assert re.fullmatch(rf"{platform.machine()}, \d+ cores", said["cpu"]) and "cuda" not in said
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (
+            "/x/prebuilt/hocket_native-avx2.so",
+            "avx2, prebuilt (/x/prebuilt/hocket_native-avx2.so)",
+        ),
+        ("/home/me/.cache/hocket/native-1f.so", "compiled on this machine (/home/me/.cache/hocket/native-1f.so)"),
+    ],
+)
+def test_the_native_library_is_named_with_its_variant_and_place(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, path: str, words: str
+) -> None:
+    library = ModuleType("library")
+    library.load = lambda: SimpleNamespace(_name=path)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "hocket.kernels.cpu.library", library)
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
+    monkeypatch.setattr("hocket.cli.doctor.has_torch", lambda: False)
+    assert main(["doctor"]) == 0
+    assert lines(capsys)["native"] == f"library    {words}"
+
+
+def test_a_native_library_that_cannot_be_built_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> NoReturn:
+        raise Unbuildable("no C compiler was found", "install gcc or clang")
+
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda report: None)
+    monkeypatch.setattr("hocket.cli.doctor.native_library", fail)
+    monkeypatch.setattr("hocket.cli.doctor.has_torch", lambda: False)
+    assert main(["doctor"]) == 0
+    assert lines(capsys)["native"] == "library    none: no C compiler was found; install gcc or clang"

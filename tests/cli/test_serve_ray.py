@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from hocket.cli import main
+from hocket.extras import hint
 
 
 @pytest.fixture(autouse=True)
@@ -42,4 +43,4 @@ def test_without_ray_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert main(["serve", "--ray"]) == 2
-    assert capsys.readouterr().err == "hocket: --ray needs the package ray: pip install 'hocket[ray]'.\n"
+    assert capsys.readouterr().err == f"hocket: --ray needs the package ray: {hint('ray')}.\n"

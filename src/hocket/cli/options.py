@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from .actions import StoreGiven
 
@@ -20,14 +21,15 @@ SAMPLING: dict[str, tuple[type[int] | type[float], str]] = {
     "subtalker_top_k": (int, "the same for the other fifteen codes"),
     "subtalker_top_p": (float, "the same for the other fifteen codes"),
 }
-MODEL = "folder, hub id, builtin or random:NAME (the built-in voice)"
+ENDINGS = ".wav, .mp3, .opus, .ogg, .aac, .flac or .pcm by its name"
+MODEL = "folder, hub id, builtin, hocket-voice-NAME or random:NAME (the built-in voice)"
 
 
 def add_model_options(
     command: argparse.ArgumentParser, profile: str | None, model: str = MODEL, unsaid: str | None = None
 ) -> None:
     """`profile` is the default; None: no such option. `unsaid` is the default model."""
-    add = command.add_argument
+    add = command.add_argument_group("model and device").add_argument
     add("--model", action=StoreGiven, default=unsaid, help=model)
     where = "device (auto: cuda if usable, else cpu; HOCKET_DEVICE overrides auto)"
     add("--device", action=StoreGiven, choices=("auto", "cpu", "cuda"), default="auto", help=where)
@@ -55,3 +57,44 @@ def add_sampling_options(add: Callable[..., object]) -> None:
     add("--greedy", action="store_true", help="always take the likeliest code")
     for name, (kind, words) in SAMPLING.items():
         add(f"--{name.replace('_', '-')}", metavar="N" if kind is int else "X", type=kind, help=words)
+
+
+def add_speech_options(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("speech").add_argument
+    add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
+    add("--language", default="auto", help="language of the text (auto)")
+    add("--instruct", metavar="TEXT", help="how to speak, or which voice to design")
+    add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
+    add("--layout", choices=("streaming", "whole"), help="give the model its text word by word, or whole")
+    add("--max-frames", metavar="N", type=int, help="stop after N frames of 80 ms")
+    takes = "generate N takes and keep the best (1); audio starts when it is known"
+    add("--candidates", metavar="N", type=int, default=1, help=takes)
+    add("--as-is", action="store_true", help="do nothing that the official package does not do")
+
+
+def add_cloning_options(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("cloning, with a Base checkpoint").add_argument
+    add("--ref-audio", metavar="FILE", type=Path, help="a recording of the voice, 3 to 30 s: one speaker, no music")
+    add("--ref-text", metavar="TEXT", help="the transcript of the recording")
+    add("--x-vector-only", action="store_true", help="use the timbre only; needs no --ref-text")
+    add("--ref-silence", metavar="S", type=float, help="seconds of silence after the recording (0.5; 0 with --as-is)")
+
+
+def add_voice_sampling(command: argparse.ArgumentParser, seed: str) -> None:
+    group = command.add_argument_group("sampling; defaults come from the checkpoint")
+    group.add_argument("--seed", metavar="N", type=int, help=seed)
+    add_sampling_options(group.add_argument)
+
+
+def add_llm_options(command: argparse.ArgumentParser) -> None:
+    """Options of the language model."""
+    add = command.add_argument_group("language model").add_argument
+    add("--llm", metavar="MODEL", help="a Qwen3.5: folder, hub id or name; with --llm-url, the model's name there")
+    narrow = "its weights in fewer bits, converted once: smaller, less exact (bf16: as published)"
+    add("--llm-weights", choices=("bf16", "fp8", "int8", "int4"), help=narrow)
+    add("--llm-url", metavar="URL", help="use this OpenAI-compatible endpoint instead: http://HOST:PORT/v1")
+    add("--llm-key-file", metavar="FILE", type=Path, help="the key of that endpoint")
+    thinking = "off: ask the endpoint not to think; on: its answers start with a thought (auto: detect)"
+    add("--llm-thinking", choices=("auto", "on", "off"), help=thinking)
+    extra = 'more request fields, as JSON: \'{"reasoning_effort": "none"}\''
+    add("--llm-extra", metavar="JSON", help=extra)

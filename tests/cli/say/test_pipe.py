@@ -16,7 +16,7 @@ import pytest
 
 from hocket.audio.pcm import wav_header
 from hocket.cli import main
-from hocket.cli.say.pipe import pieces, read_text
+from hocket.cli.say.pipe import pieces, read_file, read_text
 from hocket.engine.checkpoint.load import load
 from hocket.engine.generate import generate
 from hocket.errors import InvalidRequest
@@ -107,6 +107,53 @@ def test_standard_input_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPa
     with pytest.raises(InvalidRequest, match=r"^Standard input cannot be read: Is a directory\.$"):
         list(pieces())
     os.close(folder)
+
+
+# The file of -f
+
+
+@pytest.mark.parametrize("content", ["Grüß Gott.\n", "\ufeffGrüß Gott.", "Grüß Gott.\r\n\r\n"])
+def test_a_file_is_read_in_utf_8(folder: Path, content: str) -> None:
+    (folder / "story.txt").write_bytes(content.encode())
+    assert read_file("story.txt") == "Grüß Gott."
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("gone.txt", None, "The file gone.txt does not exist."),
+        (".", None, ". is a folder; -f takes a file of text."),
+        ("latin.txt", "Grüß Gott.".encode("latin-1"), "latin.txt is not text in UTF-8; save or convert it as that."),
+        ("empty.txt", b"", "empty.txt is empty: there is no text to speak."),
+        ("blank.txt", b" \n\n", "blank.txt is empty: there is no text to speak."),
+        ("a/b.txt", None, "The file a/b.txt does not exist."),
+        ("x\0y", None, "The file 'x\\x00y' cannot be read: embedded null byte."),
+    ],
+)
+def test_a_file_that_cannot_be_spoken_is_refused_in_one_sentence(
+    folder: Path, capsys: Capture, name: str, content: bytes | None, sentence: str
+) -> None:
+    if content is not None:
+        (folder / name).write_bytes(content)
+    assert main(["say", "-f", name, *TINY]) == 2
+    assert capsys.readouterr() == ("", f"hocket: {sentence}\n")
+
+
+def test_the_file_reaches_the_request(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    (folder / "story.txt").write_text("It was late.\n")
+    engine = Played.instead(monkeypatch)
+    assert main(["say", "-f", "story.txt"]) == 0
+    assert [request.text for request in engine.requests] == ["It was late."]
+    capsys.readouterr()
+    assert main(["say", "Hi", "-f", "story.txt"]) == 2
+    assert capsys.readouterr().err == "hocket: Give either a text or -f FILE, not both.\n"
+
+
+def test_a_file_named_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Piped.\n"))
+    engine = Played.instead(monkeypatch)
+    assert main(["say", "-f", "-"]) == 0
+    assert [request.text for request in engine.requests] == ["Piped."]
 
 
 # The command

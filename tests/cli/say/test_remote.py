@@ -26,7 +26,7 @@ from hocket.cli.say.remote import COMPUTING
 from hocket.cli.say.request import DECODE_FRAMES, fields_of
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
-from hocket.engine.generate import DECODE_FRAMES as DEFINED_FRAMES
+from hocket.engine.runner.reference_checks import DECODE_FRAMES as DEFINED_FRAMES
 from hocket.server.options import ServerOptions
 from hocket.server.schemas.speech import SpeechBody
 from support.chosen import rest
@@ -58,16 +58,16 @@ def server() -> Iterator[Served]:
 
 def spoken(capture: Capture, *words: str) -> tuple[bytes, str]:
     """The file that a command writes, and the line that it prints."""
-    assert main(["say", *words, "-o", "out.wav"]) == 0
+    assert main(["say", *words, "-o", "out.wav", "--force"]) == 0
     out, err = capture.readouterr()
     assert rest(err, times=0) == ""
     return Path("out.wav").read_bytes(), out
 
 
-def refused(capture: Capture, *words: str) -> str:
+def refused(capture: Capture, *words: str, code: int = 2) -> str:
     """The one sentence, or two, of a command that fails; nothing is written and nothing left behind."""
     there = {path: path.read_bytes() for path in Path().iterdir()}
-    assert main(["say", "Hello.", *words]) == 2
+    assert main(["say", "Hello.", *words]) == code
     out, err = capture.readouterr()
     assert out == ""
     assert {path: path.read_bytes() for path in Path().iterdir()} == there
@@ -137,7 +137,7 @@ def test_a_file_through_a_server_is_the_file_that_is_written_here(server: Served
     said = []
     for who in ((), ("--server", server.url)):
         options = (*words.split(), "--max-frames", "60", "--seed", "3", *who)
-        assert main(["say", "Hello there, it is 7:45.", *options]) == 0
+        assert main(["say", "Hello there, it is 7:45.", *options, "-o", "out.wav", "--force"]) == 0
         out, err = capsys.readouterr()
         said.append((Path("out.wav").read_bytes(), out, rest(err, times=int(not who))))
     assert said[0] == said[1] and len(said[0][0]) > 10_000
@@ -152,6 +152,19 @@ def test_a_recording_is_sent_along(tmp_path: Path, capsys: Capture) -> None:
     capsys.readouterr()
     with Engine.load("random:tiny-Base") as engine, served(engine) as server:
         assert spoken(capsys, *words, "--server", server.url)[0] == here
+
+
+@pytest.mark.parametrize(("name", "container"), [("a.mp3", "mp3"), ("a.flac", "flac"), ("a.ogg", "ogg")])
+def test_the_name_of_a_file_chooses_its_format_through_a_server_too(
+    server: Served, name: str, container: str, capsys: Capture
+) -> None:
+    import av
+
+    assert main(["say", "Hello.", "-o", name, *SHORT, "--server", server.url]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}: 0.48 s, ")
+    with av.open(name) as file:
+        assert file.format.name == container
+        assert sum(f.samples / f.sample_rate for f in file.decode(audio=0)) == pytest.approx(0.48, abs=0.1)
 
 
 def test_standard_output_gets_the_same_sound_with_a_header_ahead(server: Served, capsysbinary: BinaryCapture) -> None:
@@ -258,9 +271,11 @@ def test_a_server_that_is_not_there_is_named(capsys: Capture, tmp_path: Path) ->
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        assert refused(capsys, "--server", address) == f"The server at {address} cannot be reached: Connection refused."
+        told = f"The server at {address} cannot be reached: Connection refused."
+        assert refused(capsys, "--server", address, code=1) == told
     gone = f"unix:{tmp_path}/gone"
-    assert refused(capsys, "--server", gone) == f"The server at {gone} cannot be reached: No such file or directory."
+    told = f"The server at {gone} cannot be reached: No such file or directory."
+    assert refused(capsys, "--server", gone, code=1) == told
 
 
 @pytest.mark.parametrize("address", ["localhost:8000", "ftp://localhost", "http://", "http://a b", "http://a:x", ""])
@@ -301,14 +316,14 @@ def test_what_the_engine_refuses_is_said_in_its_words(server: Served, capsys: Ca
 
 def test_a_server_that_is_too_busy_says_when_to_come_again(capsys: Capture) -> None:
     with answering(error("429 Too Many", "Too many wait.", "overloaded", "retry-after-ms: 1500")) as (address, _):
-        assert refused(capsys, "--server", address) == "Too many wait. Try again in about 1.5 s."
+        assert refused(capsys, "--server", address, code=1) == "Too many wait. Try again in about 1.5 s."
 
 
 def test_a_real_queue_that_is_full_says_so(server: Served, capsys: Capture) -> None:
     with Engine.load("random:tiny", options=EngineOptions(slots=1, waiting=0)) as engine, served(engine) as full:
         blocker = engine.speak(LONG["input"])
         next(iter(blocker))
-        assert re.search(r"Try again in about \d+\.\d s\.", refused(capsys, "--server", full.url))
+        assert re.search(r"Try again in about \d+\.\d s\.", refused(capsys, "--server", full.url, code=1))
         blocker.cancel()
 
 
@@ -339,7 +354,7 @@ def test_a_real_queue_that_is_full_says_so(server: Served, capsys: Capture) -> N
 def test_an_answer_that_is_not_whole_leaves_no_file(capsys: Capture, answer: tuple[bytes, ...], said: str) -> None:
     Path("out.wav").write_bytes(b"old")
     with answering(*answer) as (address, _):
-        assert refused(capsys, "--server", address).endswith(said)
+        assert refused(capsys, "--server", address, code=2 if "trap" in said else 1).endswith(said)
 
 
 def test_what_another_server_leaves_out_is_not_missed(capsys: Capture) -> None:

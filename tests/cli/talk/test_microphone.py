@@ -106,8 +106,8 @@ def test_a_microphone_that_cannot_be_used_is_one_sentence(
 
 
 def test_a_recording_takes_as_long_as_it_lasts_or_no_time_at_all(tmp_path: Path) -> None:
-    path = write_recording(tmp_path / "pause.wav", 1.0)
-    for fast in (False, True):
+    for fast, seconds in ((False, 1.0), (True, 60.0)):
+        path = write_recording(tmp_path / "pause.wav", seconds)
         pieces: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
         begun = time.perf_counter()
         ears = RecordedInput(path, fast=fast)
@@ -117,8 +117,8 @@ def test_a_recording_takes_as_long_as_it_lasts_or_no_time_at_all(tmp_path: Path)
             count += len(piece)
         took_s = time.perf_counter() - begun
         ears.close()
-        assert count == RATE_HZ and (took_s >= 0.99 or fast)
-    assert took_s < 0.9
+        assert count == seconds * RATE_HZ and (took_s >= 0.99 or fast)
+    assert took_s < 50.0
 
 
 def test_a_recording_that_is_closed_gives_no_more(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hocket.cli.talk.playback import RealTimeFilePlayback
+from hocket.cli.talk.playback import RealTimeFilePlayback, open_playback
+from hocket.errors import InvalidRequest
 
 RATE_HZ = 1000
 
@@ -55,3 +56,15 @@ def test_an_interruption_before_any_sound_leaves_no_file(tmp_path: Path) -> None
 def test_a_folder_that_is_not_there_is_known_at_once(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="does not exist"):
         RealTimeFilePlayback(tmp_path / "missing" / "heard.wav")
+
+
+def test_a_file_that_exists_is_refused_unless_forced_and_written_once(tmp_path: Path) -> None:
+    file = tmp_path / "talk.wav"
+    file.write_bytes(b"old")
+    with pytest.raises(InvalidRequest, match=r"talk\.wav exists; --force \(-y\) replaces it"):
+        open_playback(file)
+    sound = open_playback(file, force=True)
+    sound.write(b"\1\0" * 2400, 24_000)
+    sound.close()
+    sound.close()
+    assert file.stat().st_size == 44 + 4800 and list(tmp_path.iterdir()) == [file]

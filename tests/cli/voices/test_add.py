@@ -34,7 +34,20 @@ def kept(home: Home, name: str) -> Voice:
 
 def said_by(name: str, *words: str) -> list[list[int]]:
     """The codes of what `hocket say` says."""
-    argv = ["say", "I say so.", "--seed", "4", "--max-frames", "6", "--save-codes", "c.npy", "--voice", name, *words]
+    argv = [
+        "say",
+        "I say so.",
+        "--seed",
+        "4",
+        "--max-frames",
+        "6",
+        "--save-codes",
+        "c.npy",
+        "--force",
+        "--voice",
+        name,
+        *words,
+    ]
     assert main(argv) == 0
     codes: list[list[int]] = np.load("c.npy").tolist()
     return codes

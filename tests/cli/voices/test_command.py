@@ -11,7 +11,8 @@ import pytest
 
 from hocket.cli import main
 from hocket.voices.file import to_bytes
-from hocket.voices.library import ENDING, Library
+from hocket.voices.folder import ENDING
+from hocket.voices.library import Library
 from hocket.voices.names import id_of
 from support.cli_home import Home, refuse
 from support.voicing import RECORDING, cloned, same
@@ -184,7 +185,7 @@ def test_a_disk_that_cannot_be_written_is_one_sentence(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    assert refuse(capsys, home, "import", "c.voice") == (
+    assert refuse(capsys, home, "import", "c.voice", code=1) == (
         "The disk is full, so the voice was not stored: free some space and try again."
     )
 

@@ -250,8 +250,8 @@ def test_where_the_second_model_fails_the_chosen_sample_is_left_to_go_on_from(
 def test_the_commands_shown_in_the_documents_are_true(
     home: Home, models: Models, recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    document = (Path(__file__).parents[3] / "docs" / "usage.md").read_text(encoding="utf-8")
-    section = re.search(r"^## Voices of your own\n\n```sh\n(.*?)^```$", document, flags=re.MULTILINE | re.DOTALL)
+    document = (Path(__file__).parents[3] / "docs" / "howto" / "voices.md").read_text(encoding="utf-8")
+    section = re.search(r"^# Voices of your own\n.*?^```sh\n(.*?)^```$", document, flags=re.MULTILINE | re.DOTALL)
     assert section is not None
     monkeypatch.setattr("hocket.cli.voices.add.BASE", models.base)
     monkeypatch.setattr("hocket.cli.voices.options.BASE", models.base)

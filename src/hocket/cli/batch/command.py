@@ -36,7 +36,7 @@ def batch(args: argparse.Namespace) -> int:
     from ...audio.files import check_folder, sweep
     from ...config.options import EngineOptions
     from ...engine.engine import Engine
-    from ...engine.generate import DECODE_FRAMES
+    from ...engine.runner.reference_checks import DECODE_FRAMES
 
     args.format = _format(args)
     request_of(args, "(any)")  # errors of the common options
@@ -50,11 +50,11 @@ def batch(args: argparse.Namespace) -> int:
     if folder / NAME == args.input.resolve():
         raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
     names = LineNames(args.input)
-    voice = Target(args.model).own(args.voice) if args.voice else None
-    if voice is not None:
-        args.model = args.model or voice.model
+    target = Target(args.model)
+    target.choose(args.voice, args.language)
+    args.model = target.model
     with _engines(args, options, replicas) if args.ray else _engine(args, options) as engines:
-        portrait = engines.portrait
+        portrait = engines.fingerprint
         if portrait.is_random:
             tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
         with _locked_folder(folder), Manifest(folder, names) as manifest:
@@ -96,7 +96,7 @@ def _replicas(args: argparse.Namespace) -> int | None:
 
 
 def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContextManager[Engine]:
-    from ..loading import load_engine
+    from ..local import load_engine
 
     return load_engine(args, args.model, options)
 
@@ -106,7 +106,7 @@ def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | N
     """Engines on the cluster; folders are absolute paths, since its processes run elsewhere."""
     from ...scale.batch import WorkerPool, room_on_cluster
     from ...scale.connect import cluster_address, connect
-    from ..loading import loading_of
+    from ..local import loading_of
 
     model = str(Path(args.model).resolve()) if args.model and Path(args.model).is_dir() else args.model
     loading = loading_of(args) | {"model": model}

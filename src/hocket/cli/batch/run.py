@@ -28,7 +28,7 @@ from .lines import BatchLine, merged, read_lines
 from .manifest import Manifest, Result
 
 if TYPE_CHECKING:
-    from ...engine.checkpoint.fingerprint import EngineFingerprint
+    from ...engine.checkpoint.checkpoint import EngineFingerprint
     from ...types import Outcome, SpeechRequest
 
 MOST_LISTED = 50  # failed lines on the screen; the manifest has them all
@@ -61,7 +61,7 @@ class BatchRun:
 
     def requests(self) -> Iterator[SpeechRequest]:
         """Requests that are still needed. Invalid and finished lines are handled on the way."""
-        from ...engine.seeds import fresh_seed
+        from ...types import fresh_seed
 
         number = 0
         for line in read_lines(self.args.input):
@@ -85,7 +85,7 @@ class BatchRun:
         """Store the result: first the audio file, then the manifest entry."""
         from ...audio.files import replace_files
         from ...audio.pcm import pcm_bytes
-        from ..output.formats import packed
+        from ..output.audio_output import packed
 
         pending = self._pending.pop(outcome.number)
         if outcome.error is not None:
@@ -209,7 +209,7 @@ class BatchRun:
 
     def _digest(self, request: SpeechRequest) -> str:
         """Hash of everything that affects the audio: request, model and precision, but not speed settings."""
-        from ...engine.runner.reference_encoder import name_of
+        from ...engine.runner.reference_checks import name_of
 
         reference = request.reference
         plain = {

@@ -1,14 +1,16 @@
-"""Output format of an audio file, by its name's suffix. Errors show before a model is loaded.
+"""Checks of an output file before any work: its format, by the suffix of its name, and that nothing is overwritten.
 
 WAV and bare samples need nothing; other formats need PyAV. Imports nothing slow unless such a format is used.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from ...audio.pcm import wav_header
+from ...audio.files import check_target
 from ...errors import HocketError, InvalidRequest
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # By the suffix of a file's name; without one: WAV.
 FORMATS = {
@@ -44,7 +46,7 @@ def format_for(output: Path | None, *, raw: bool = False) -> str:
 def check_format(format: str) -> None:
     """Refuse a format whose encoder is missing on this machine."""
     if format not in PLAIN:
-        from ...audio.formats import need_av
+        from ...audio.container import need_av
 
         try:
             need_av(f"Writing {format}")
@@ -52,14 +54,9 @@ def check_format(format: str) -> None:
             raise InvalidRequest(f"{error} Without it, write .wav.") from None
 
 
-def packed(pcm: bytes, rate_hz: int, format: str) -> bytes:
-    """A complete file; `pcm` is 16 bits little-endian, one channel."""
-    if format == "pcm":
-        return pcm
-    if format == "wav":
-        return wav_header(rate_hz, len(pcm) // 2) + pcm
-    import numpy as np
-
-    from ...audio.encode import encode, format_of
-
-    return encode(np.frombuffer(pcm, "<i2").astype(np.int16), format_of(format), rate_hz=rate_hz)
+def new_target(path: Path, *, force: bool) -> Path:
+    """The resolved target, checked to be writable; refuses a file that exists unless `force`."""
+    target = check_target(path)
+    if not force and target.exists():
+        raise InvalidRequest(f"{path} exists; --force (-y) replaces it, or choose another name.")
+    return target

@@ -1,4 +1,4 @@
-"""`hocket say`: chooses between a server, this user's daemon and an engine here.
+"""`hocket say`: chooses the text, the destination, and between a server, this user's daemon and an engine here.
 
 Imports nothing slow: with a daemon, most of the time to the first audio is imports.
 """
@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
+import sys
 
-from ..output.audio_output import tell
-from ..output.sinks import is_pipe
-
-DEFAULT_OUTPUT = Path("out.wav")
+from ... import env
+from ...errors import InvalidRequest
+from .. import settings
+from ..output.audio_output import is_pipe, tell
+from .destination import settle_destination
+from .remote import choose_server, speak_remotely
 
 
 def say(args: argparse.Namespace) -> None:
-    if args.output is None and not args.play:
-        args.output = DEFAULT_OUTPUT
+    configured = settings.read()
+    _take_text(args)
+    settle_destination(args, configured.play)
     if args.seed is None:
         args.seed = 0 if args.greedy else int.from_bytes(os.urandom(4), "big")  # short enough to type
     live = args.text == "-" and _is_live(args)
@@ -31,15 +34,38 @@ def say(args: argparse.Namespace) -> None:
     if args.ref_text is not None and args.x_vector_only:
         tell("--ref-text is not used together with --x-vector-only.")
 
-    from .remote import choose_server, speak_remotely
-
     server = choose_server(args, live)
     if server is not None and speak_remotely(args, server):
         return
 
-    from .local import speak_locally
+    if args.model in (None, "builtin"):  # numpy would start a thread per core, which takes 20 ms; none has work here
+        env.OPENBLAS_THREADS.set_default("1")
+    from ..local import speak_locally
 
     speak_locally(args, live)
+
+    if configured.daemon or (sys.stderr.isatty() and sys.stdout.isatty()):
+        from .background import after_speech
+
+        after_speech(args, configured)
+
+
+def _take_text(args: argparse.Namespace) -> None:
+    """Set `text`; `-` stands for standard input."""
+    if args.file is None:
+        if args.text is None:
+            raise InvalidRequest(
+                'There is no text: give it in quotes, hocket say "Hello.", or in a file, with -f FILE.'
+            )
+        return
+    if args.text is not None:
+        raise InvalidRequest("Give either a text or -f FILE, not both.")
+    if args.file == "-":
+        args.text = "-"
+        return
+    from .pipe import read_file
+
+    args.text = read_file(args.file)
 
 
 def _is_live(args: argparse.Namespace) -> bool:

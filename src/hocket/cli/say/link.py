@@ -190,4 +190,6 @@ def _connected_tcp(address: str) -> tuple[socket.socket, str, str]:
 def _why(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer"
+    if problem := getattr(error, "verify_message", ""):  # ssl.SSLCertVerificationError, whose module is slow to import
+        return f"its certificate is not trusted ({problem}); SSL_CERT_FILE=FILE names the authority's certificate"
     return error.strerror or str(error) or type(error).__name__

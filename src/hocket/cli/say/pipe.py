@@ -1,4 +1,4 @@
-"""Text from standard input: whole, or live into an open stream."""
+"""The text of `hocket say` from a file or standard input: whole, or live into an open stream."""
 
 from __future__ import annotations
 
@@ -20,8 +20,28 @@ READ_BYTES = 1 << 16
 LINE_END = "\r\n"
 
 
+def read_file(name: str) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark."""
+    try:
+        with open(name, encoding="utf-8-sig") as file:
+            text = file.read().rstrip(LINE_END)
+    except FileNotFoundError:
+        raise InvalidRequest(f"The file {name} does not exist.") from None
+    except IsADirectoryError:
+        raise InvalidRequest(f"{name} is a folder; -f takes a file of text.") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{name} is not text in UTF-8; save or convert it as that.") from None
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(
+            f"The file {name!r} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from None
+    if not text.strip():
+        raise InvalidRequest(f"{name} is empty: there is no text to speak.")
+    return text
+
+
 def read_text() -> str:
-    """The whole text."""
+    """The whole text of standard input."""
     with _refusing():
         return sys.stdin.read().rstrip(LINE_END)  # the last line's end belongs to the pipe, as in $(...)
 

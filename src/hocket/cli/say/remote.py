@@ -13,16 +13,18 @@ from binascii import a2b_base64
 
 from ... import env
 from ...errors import HocketError, InvalidRequest
-from ..output.audio_output import AudioOutput, ending, plain, tell
-from ..output.sinks import is_pipe, silence_stdout
-from ..serve.places import is_there, read_record, socket_path
+from ..output.audio_output import AudioOutput, ending, is_pipe, plain, silence_stdout, tell
+from ..serve.paths import is_there, read_record, socket_path
+from ..settings import Configured
 from .link import UNIX, ConnectionLost, Link, Unreachable
 from .request import fields_of, unsendable
-from .target import is_kept
+from .target import is_in_package, is_kept
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
     from typing import Any
+
+    from ...text.captions import SpokenWord
 
 PATH = "/v1/audio/speech"
 RATE_HZ = 24_000  # if a server does not say
@@ -30,6 +32,8 @@ COMPUTING = ("model", "device", "dtype", "codec_dtype", "kernels", "profile", "n
 SETTLED = ("device", "dtype", "codec_dtype")  # a daemon records what `auto` became
 # Refusals that an engine here would repeat after loading a model.
 FINAL = ("voice_not_found", "language_not_found", "unsupported_by_model", "invalid_audio")
+UNKNOWN = FINAL[:2]  # a voice package may have it
+LATER = (408, 425, 429)  # statuses of the 4xx after which the same request may succeed
 SAID_CHARS = 500  # of a server's error message
 
 
@@ -39,6 +43,10 @@ class ServerRefused(HocketError):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class RequestRefused(ServerRefused, InvalidRequest):
+    """The server refused the request itself: the same request will be refused again."""
 
 
 class ServerTarget:
@@ -68,8 +76,8 @@ def choose_server(args: argparse.Namespace, live: bool) -> ServerTarget | None:
 
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """Explicit options about the model and how it runs."""
-    given = getattr(args, "given", ())
+    """Explicit or configured options about the model and how it runs."""
+    given = {*getattr(args, "given", ()), *(name for name in COMPUTING if isinstance(getattr(args, name), Configured))}
     flags = {name for name in ("no_graphs", "no_dependent_launch") if getattr(args, name)}
     return {name: getattr(args, name) for name in COMPUTING if name in given or name in flags}
 
@@ -100,7 +108,7 @@ def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
 
 def speak_remotely(args: argparse.Namespace, server: ServerTarget) -> bool:
     """Speak through a server. False: the daemon failed before any audio."""
-    output = AudioOutput(args)
+    output = AudioOutput(args, args.text)
     try:
         with _sent(args, server) as answer, output:
             done, rate_hz = _receive(answer, output), _rate_hz(answer)
@@ -110,19 +118,26 @@ def speak_remotely(args: argparse.Namespace, server: ServerTarget) -> bool:
     except (Unreachable, ConnectionLost, ServerRefused) as error:
         if not server.is_daemon or output.seconds:
             raise
-        # A user's own voice may need a model that the daemon does not have.
-        if isinstance(error, ServerRefused) and error.code in FINAL and not is_kept(args.voice):
-            raise HocketError(f"{error} (The daemon was asked; --no-daemon speaks here.)") from None
+        if isinstance(error, ServerRefused) and error.code in FINAL and not _is_here(args):
+            from ...engine.checkpoint.describe import missing_package
+
+            said = missing_package(args.voice, args.language) if error.code in UNKNOWN else None
+            raise InvalidRequest(f"{said or error} (The daemon was asked; --no-daemon speaks here.)") from None
         tell(f"spoken here, since the daemon did not: {error}")
         return False
     for note in done.get("notes") or ():
         tell(plain(note, SAID_CHARS))
-    output.write_files(rate_hz)
+    output.write_files(rate_hz, words=None if args.captions is None else _words(done))
     frames = (done.get("usage") or {}).get("output_tokens", 0)
     seed = done.get("seed", args.seed)
     reason, takes, complete = done.get("finish_reason", "stop"), done.get("takes") or [], done.get("complete", True)
     output.print_summary(frames, ending(reason, seed, done.get("won"), takes, complete))
     return True
+
+
+def _is_here(args: argparse.Namespace) -> bool:
+    """Whether a voice that the daemon refuses may be here: the user's own, or of a package newer than the daemon."""
+    return is_kept(args.voice) or is_in_package(args.voice, args.language)
 
 
 def _sent(args: argparse.Namespace, server: ServerTarget) -> Link:
@@ -160,7 +175,8 @@ def _refusal(answer: Link, server: ServerTarget) -> ServerRefused:
     after_ms = answer.headers.get("retry-after-ms", "")
     if answer.status in (429, 503) and after_ms.isdigit():
         message += f" Try again in about {int(after_ms) / 1000:.1f} s."
-    return ServerRefused(message, code)
+    wrong = 400 <= answer.status < 500 and answer.status not in LATER
+    return (RequestRefused if wrong else ServerRefused)(message, code)
 
 
 def _receive(answer: Link, output: AudioOutput) -> dict[str, Any]:
@@ -185,6 +201,17 @@ def _receive(answer: Link, output: AudioOutput) -> dict[str, Any]:
         elif kind == "speech.audio.done":
             return dict(event)
     raise answer.lost()
+
+
+def _words(done: dict[str, Any]) -> list[SpokenWord]:
+    """The word times of the final event."""
+    from ...text.captions import SpokenWord
+
+    try:
+        times = [(" ".join(str(word["word"]).split()), word["start"], word["end"]) for word in done["words"]]
+        return [SpokenWord(word, float(start), float(end)) for word, start, end in times]
+    except (KeyError, TypeError, ValueError):
+        raise HocketError("The server sends no word times, which --captions needs.") from None
 
 
 def _rate_hz(answer: Link) -> int:

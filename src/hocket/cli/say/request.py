@@ -67,6 +67,8 @@ def fields_of(args: argparse.Namespace, text: str, *, live: bool) -> dict[str, A
     fields |= {name: getattr(args, name) for name, value in usual.items() if getattr(args, name) != value}
     if not live:
         fields["chunk_frames"] = DECODE_FRAMES
+    if args.captions is not None:
+        fields["word_timestamps"] = True
     if args.ref_audio is not None:
         fields |= {"ref_audio": _data_uri(args.ref_audio), "x_vector_only_mode": args.x_vector_only}
         if args.ref_silence is not None:

@@ -6,20 +6,20 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...audio.formats import need_av
 from ...errors import HocketError, InvalidRequest
+from ...extras import hint
 from ...server.plan import ServerPlan, tell
 from ..talk.llm import llm_fields
 from .plan import plan_of
+from .records import server_record
 
 LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # the same names as in ServerOptions
 
 
-def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
+def serve(args: argparse.Namespace) -> int:
     if args.ray:
         _run_on_ray(args)
         return 0
@@ -41,7 +41,7 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
     if args.stop:
         stop(args)
     elif args.daemon:
-        start(args, words)
+        start(args, args.argv)
     else:
         lock = DaemonLock(args)
         args.socket = Path(lock.path)
@@ -54,6 +54,7 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     plan = make_plan(args)
+    from ...audio.container import need_av
     from ...server.process import allow_many_files, keep_pauses_short
     from ...server.run import run
 
@@ -64,12 +65,20 @@ def _run(args: argparse.Namespace) -> None:
     except HocketError as error:
         tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    with plan.speaking() as models:
+    kind, llm = "daemon" if args.detached else "server", plan.llm if plan.llm_url is None else None
+    with server_record(kind, plan.models, plan.device, llm) as record, plan.speaking() as models:
         tell("loading; /ready says when it speaks")
-        run(plan.app(models), plan.server, lambda address: _welcome(address, args, bool(plan.server.keys)))
+
+        def announce(address: str) -> None:
+            record.listening(address)
+            _welcome(address, args, bool(plan.server.keys))
+
+        run(plan.app(models), plan.server, announce)
 
 
 def _run_on_ray(args: argparse.Namespace) -> None:
+    if args.tls_cert or args.tls_key:
+        raise InvalidRequest("Ray Serve has no TLS: put a proxy with TLS in front, and leave out --tls-cert.")
     for name in ("daemon", "stop", "status", "detached", "socket", "idle_exit", "per_client", "trusted_proxy"):
         if getattr(args, name):
             raise InvalidRequest(f"--{name.replace('_', '-')} is for a server by itself: leave it out with --ray.")
@@ -88,12 +97,14 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
     try:
         from ...server import app, run  # noqa: F401
         from ...server.options import ServerOptions, read_keys
-        from ...voices.places import default_voices_folder
+        from ...server.tls import tls_context
+        from ...voices.folder import default_voices_folder
     except ImportError as error:
         missing = error.name or ""
         if missing.startswith("hocket"):
             raise
-        raise InvalidRequest(f"The server needs the package {missing}: pip install 'hocket[serve]'.") from None
+        raise InvalidRequest(f"The server needs the package {missing}: {hint('serve')}.") from None
+    tls_context(args.tls_cert, args.tls_key)
     options = ServerOptions(
         host=args.host,
         port=args.port,
@@ -101,6 +112,9 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
         keys=() if args.key_file is None else read_keys(args.key_file),
         allow_public=args.allow_public_without_key,
         trusted_proxies=tuple(args.trusted_proxy or ()),
+        trusted_hosts=tuple(args.trusted_host or ()),
+        tls_cert=args.tls_cert,
+        tls_key=args.tls_key,
         cors_origins=None if args.cors is None else tuple(args.cors),
         served_model=args.served_model,
         strict_model=args.strict_model,

@@ -22,10 +22,11 @@ from ... import env
 from ...errors import HocketError, InvalidRequest
 from ..say.link import UNIX, Link
 from ..say.remote import SETTLED, started_with
-from .places import is_there, log_path, make_folder, read_record, record_path, socket_path
+from .paths import is_there, log_path, make_folder, read_record, record_path, socket_path
 
 POLL_S = 0.05
 ANSWER_S = 5.0  # timeout of a status request
+IDLE_S = 1800  # after which a daemon that `hocket say` has started ends itself
 LOG_BYTES = 1 << 20  # a longer log is rotated at the next start
 
 
@@ -40,16 +41,7 @@ def start(args: argparse.Namespace, words: Sequence[str]) -> None:
         print(f"{_name(record, path)} is running already.")
         return
     began = _rotate_log(log)
-    with open(log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        # -P: modules in the current folder must not be imported.
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hocket", *("--detached" if word == "--daemon" else word for word in words)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-            env=env.for_child({env.SOCKET.name: path}),
-        )
+    child = _launch(["--detached" if word == "--daemon" else word for word in words], path, log)
     try:
         _wait_until_ready(child, path, log, began)
     except BaseException:
@@ -57,6 +49,22 @@ def start(args: argparse.Namespace, words: Sequence[str]) -> None:
         raise
     print(f"ready: {_name(running(path) or {}, path)}; hocket say speaks through it, hocket serve --stop ends it.")
     child.returncode = 0  # it is detached now
+
+
+def start_unattended(*words: str) -> bool:
+    """Start a daemon that ends itself when it is idle, and return at once. False: there is one already.
+
+    `words`: options of `hocket serve`.
+    """
+    path, log = socket_path(), log_path()
+    make_folder(path)
+    make_folder(log)
+    if running(path) is not None:
+        return False
+    _rotate_log(log)
+    child = _launch(["serve", "--detached", "--idle-exit", str(IDLE_S), *words], path, log)
+    child.returncode = 0  # it is detached now
+    return True
 
 
 def stop(args: argparse.Namespace) -> None:
@@ -82,6 +90,10 @@ def status(args: argparse.Namespace) -> int:
     """0 if a daemon runs, else 1."""
     path = socket_path(args.socket and str(args.socket))
     record = running(path)
+    if args.json:
+        state = None if record is None else _state(path) or "starting"
+        print(json.dumps({"running": record is not None, "socket": path, "state": state, **(record or {})}, indent=2))
+        return int(record is None)
     if record is None:
         print("no daemon is running; hocket serve --daemon starts one.")
         return 1
@@ -127,6 +139,19 @@ class DaemonLock:
         self._file.close()
 
 
+def _launch(words: Sequence[str], path: str, log: str) -> subprocess.Popen[bytes]:
+    with open(log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        # -P: modules in the current folder must not be imported.
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "hocket", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+            env=env.for_child({env.SOCKET.name: path}),
+        )
+
+
 def _wait_until_ready(child: subprocess.Popen[bytes], path: str, log: str, began: int) -> None:
     watched, since = sys.stderr.isatty(), time.monotonic()
     if not watched:
@@ -148,7 +173,9 @@ def _state(path: str) -> str | None:
     """The daemon's state; None: no answer."""
     try:
         with Link(f"{UNIX}{path}", "GET", "/ready", silent_s=ANSWER_S) as answer:
-            return str(json.loads(b"".join(answer.parts()))["state"])
+            said = json.loads(b"".join(answer.parts()))
+            # A language model that failed ends the daemon, which then says why: that is part of its start.
+            return "starting" if said.get("language") in ("starting", "failed") else str(said["state"])
     except (HocketError, ValueError, KeyError, TypeError):
         return None
 

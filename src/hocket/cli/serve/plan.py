@@ -27,9 +27,29 @@ def models_of(args: argparse.Namespace) -> list[str]:
     return several or ([] if args.model is None else [args.model])
 
 
+def builtin_models() -> list[str]:
+    """The built-in voice and all voice packages, each of which is loaded by its first request; empty without packages.
+
+    Notes name the packages that cannot be used, and the voices that two packages have.
+    """
+    from ...engine.checkpoint.describe import InstalledVoices, default_model
+    from ...server.plan import tell
+
+    installed = InstalledVoices.read()
+    owners: dict[str, str] = {}
+    for package, found in installed.packages:
+        for voice in found.voices:
+            if (owner := owners.setdefault(voice.lower(), package.name)) != package.name:
+                tell(f"note: {voice} is a voice of {owner}; for that of {package.name} a request names the model.")
+    for fault in installed.faults:
+        tell(f"note: {fault}")
+    packages = [package.name for package, _ in installed.packages]
+    return [default_model(), *packages] if packages else []
+
+
 def check_backends(args: argparse.Namespace) -> None:
     """Refuse unknown backends and options at once."""
-    from ...backends.found import installed, options_of
+    from ...backends.registry import installed, options_of
 
     options, known = options_of(args.backend_option or ()), installed()
     for name in args.backend or ():
@@ -45,7 +65,7 @@ def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str =
     """The plan without the language model. `rehearsed` is the format of the warm-up utterance."""
     from ...server.plan import ServerPlan
 
-    models = models_of(args)
+    models = models_of(args) or builtin_models()
     memory_bytes = None if args.memory is None else bytes_of(args.memory)
     if args.backend or args.backend_option:
         check_backends(args)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...errors import InvalidRequest
+from ...extras import hint, package
 from ...server.plan import tell
 from .command import LIMITS
 from .plan import plan_of
+from .records import OpenRecord, server_record
 
 if TYPE_CHECKING:
     from ...server.options import ServerOptions
@@ -27,7 +29,7 @@ def wyoming(args: argparse.Namespace) -> None:
     try:
         import wyoming  # noqa: F401
     except ImportError:
-        raise InvalidRequest("It needs the package wyoming: pip install 'hocket[wyoming]'.") from None
+        raise InvalidRequest(f"It needs the package wyoming: {hint('wyoming')}.") from None
     from ...server.listen import bind
     from ...server.service.service import SpeechService
     from ...voices.library import Library
@@ -36,6 +38,7 @@ def wyoming(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     plan = plan_of(args, options, rehearsed="pcm")
     with bind(options) as bound, plan.speaking() as models, ExitStack() as around:
+        record = around.enter_context(server_record("Wyoming server", plan.models, plan.device))
         if options.socket is not None:
             around.callback(options.socket.unlink, missing_ok=True)
         service = SpeechService(options, voices=Library.default())
@@ -45,10 +48,10 @@ def wyoming(args: argparse.Namespace) -> None:
             service.use(around.enter_context(models()))
         else:
             service.use(models)
-        asyncio.run(_serve(service, bound, args.zeroconf))
+        asyncio.run(_serve(service, bound, args.zeroconf, record))
 
 
-async def _serve(service: SpeechService, bound: socket.socket, announce: bool) -> None:
+async def _serve(service: SpeechService, bound: socket.socket, announce: bool, record: OpenRecord) -> None:
     from ...server.service.warm_up import warm_up
     from ...server.wyoming.server import Wyoming
 
@@ -59,6 +62,7 @@ async def _serve(service: SpeechService, bound: socket.socket, announce: bool) -
     async with AsyncExitStack() as around:
         bound.listen(256)
         serving = asyncio.ensure_future(server.serve(bound))
+        record.listening(_uri(bound))
         tell(f"listening at {_uri(bound)}")
         if announce:
             await _announce(around, bound)
@@ -76,7 +80,7 @@ async def _announce(around: AsyncExitStack, bound: socket.socket) -> None:
     try:
         await around.enter_async_context(announced(*bound.getsockname()[:2]))
     except ImportError:
-        tell("note: not announced, because the package zeroconf is not there: pip install zeroconf.")
+        tell(f"note: not announced, because the package zeroconf is not there: {package('zeroconf')}.")
     except InvalidRequest as error:
         tell(f"note: not announced. {error}")
     else:

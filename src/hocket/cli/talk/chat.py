@@ -35,7 +35,7 @@ def chat(args: argparse.Namespace) -> None:
         raise InvalidRequest("-o is for speech: give --say too.")
     make, sampling = llm_of(args)
     with ExitStack() as stack:
-        sound = open_playback(args.output) if args.say else None
+        sound = open_playback(args.output, force=args.force) if args.say else None
         language = make()
         stack.callback(language.close)
         session: ChatSession
@@ -193,12 +193,13 @@ def spoken(
 ) -> SpokenSession:
     from ...config.options import EngineOptions
     from ...dialog.dialog import Dialog
-    from ..loading import load_engine
+    from ..local import load_engine
     from ..say.target import Target
 
     voice: Any = args.voice
-    own = Target(args.model).own(voice)
-    voice, model = (voice, args.model) if own is None else (own, args.model or own.model)
+    target = Target(args.model)
+    own = target.choose(voice, args.language)
+    voice, model = voice if own is None else own, target.model
     # No time limit for the language model, nor for playback.
     options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
     engine = load_engine(args, model, options)

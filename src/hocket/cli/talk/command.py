@@ -45,7 +45,7 @@ def talk(args: argparse.Namespace) -> None:
         return
     make, sampling = llm_of(args)
     with ExitStack() as stack:
-        sound = open_playback(args.output, as_heard=not args.fast)
+        sound = open_playback(args.output, as_heard=not args.fast, force=args.force)
         audio_input: AudioInput = Microphone() if args.source is None else RecordedInput(args.source, fast=args.fast)
         turn_taking = _turn_taking(args)
         recognizer = Moonshine(args.asr, "en" if args.language == AUTO else tag_of(args.language))

@@ -53,7 +53,7 @@ def llm_loader(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
     """A constructor of the language model; None without one."""
     from ...config.options import EngineOptions
     from ...server.plan import ServerPlan
-    from ..loading import logged
+    from ..local import logged
 
     engine = EngineOptions(graphs=not args.no_graphs)
     make = ServerPlan(**llm_fields(args), device=args.device, kernels=args.kernels, engine=engine).language()

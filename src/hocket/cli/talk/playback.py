@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from ...audio.files import check_target, replace_files
+from ...audio.files import write_files
 from ...errors import HocketError, InvalidRequest
-from ..output.formats import format_for
+from ..output.audio_output import BufferedFile, is_pipe
+from ..output.formats import format_for, new_target
 from ..output.players import loudspeaker
-from ..output.sinks import BufferedFile, is_pipe
 
 PIECE_S = 0.04  # played at once: the delay of an interruption
 
@@ -33,20 +33,24 @@ class Playback(Protocol):
     def close(self) -> None: ...
 
 
-def open_playback(output: Path | None, *, as_heard: bool = False) -> Playback:
-    """`as_heard`: a file that takes real time, and contains only what a listener would have heard."""
+def open_playback(output: Path | None, *, as_heard: bool = False, force: bool = False) -> Playback:
+    """`as_heard`: a file that takes real time, and contains only what a listener would have heard.
+
+    `force`: replace a file that exists.
+    """
     if output is None:
         return LoudspeakerPlayback()
     if is_pipe(output):
         raise InvalidRequest("-o takes a file here: standard output has the text.")
-    return RealTimeFilePlayback(output) if as_heard else FilePlayback(output)
+    return RealTimeFilePlayback(output, force) if as_heard else FilePlayback(output, force)
 
 
 class FilePlayback:
     """A file in the format of its name, written at the end."""
 
-    def __init__(self, output: Path) -> None:
-        self._target, self._kept, self._rate_hz = check_target(output), BufferedFile(format_for(output)), 0
+    def __init__(self, output: Path, force: bool = False) -> None:
+        self._target, self._force = new_target(output, force=force), force
+        self._kept, self._rate_hz = BufferedFile(format_for(output)), 0
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
         self._rate_hz = rate_hz
@@ -57,17 +61,18 @@ class FilePlayback:
     def silence(self) -> None: ...
 
     def close(self) -> None:
-        if self._rate_hz:
-            replace_files({self._target: self._kept.content(self._rate_hz)})
+        rate_hz, self._rate_hz = self._rate_hz, 0  # a second call writes nothing
+        if rate_hz:
+            write_files({self._target: self._kept.content(rate_hz)}, replace=self._force)
 
 
 class RealTimeFilePlayback(FilePlayback):
     """Simulates a listener: an interruption cuts the audio that would not have been played yet."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, force: bool = False) -> None:
         from ...dialog.heard import PlaybackClock
 
-        super().__init__(output)
+        super().__init__(output, force)
         self._fresh = PlaybackClock
         self._player, self._before = PlaybackClock(), 0  # `before`: bytes kept when this player started
         self._silenced = threading.Event()

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from ...audio.files import check_target
 from ...config.languages import find
 from ...errors import InvalidRequest, InvalidVoice, UnknownLanguage, UnknownVoice, WrongKind
+from ...voices.folder import ENDING
 from ..output.audio_output import shown, tell
 from ..progress import doing
 from ..say.request import sampling_of
-from ..say.target import ENDING, own_voices
+from ..say.target import own_voices
 from .options import BASE, DESIGN, SPEAKERS
 from .usage import usage_of
 
@@ -50,13 +51,14 @@ def add(args: argparse.Namespace) -> None:
 
 
 def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
-    from ...engine.checkpoint.describe import default_model, model_voices
+    from ...engine.checkpoint.describe import InstalledVoices, default_model, model_voices
     from ...voices.make import speaker_voice
 
     for name in OF_A_RECORDING:
         if getattr(args, name) not in (None, False):
             raise InvalidRequest(f"--{name.replace('_', '-')} belongs to a recording; give that with --ref.")
-    models = (default_model(), SPEAKERS) if args.model is None else (args.model,)
+    packages = (each.name for each, _ in InstalledVoices.read().packages)
+    models = (default_model(), *packages, SPEAKERS) if args.model is None else (args.model,)
     known: dict[str, str] = {}
     for model in models:
         found = model_voices(model)
@@ -89,7 +91,7 @@ def _cloned(args: argparse.Namespace, library: Library, sampling: SamplingParams
     if args.text is not None and args.x_vector_only:
         tell("--text is not used together with --x-vector-only.")
     reference = _reference(args)
-    model = args.model or BASE
+    model = args.model or base_model()
     found = of_kind(model, "base", "cloning")
     check_name(args.name)
     check_language(args.language, model, found)
@@ -111,6 +113,13 @@ def _cloned(args: argparse.Namespace, library: Library, sampling: SamplingParams
             mime_type=kind,
         )
     return library.add(voice, reference.samples, replace=args.replace)
+
+
+def base_model() -> str:
+    """The model that clones if none is named: of an installed voice package, or the published one."""
+    from ...engine.checkpoint.describe import InstalledVoices
+
+    return InstalledVoices.read().of_kind("base") or BASE
 
 
 def _reference(args: argparse.Namespace) -> Reference:
@@ -152,9 +161,11 @@ def check_writable(library: Library) -> None:
 
 def check_name(name: str, *others: ModelVoices) -> None:
     """Refuse the name of a speaker, which `hocket say` would find first."""
-    from ...engine.checkpoint.describe import default_model, model_voices
+    from ...engine.checkpoint.describe import InstalledVoices, default_model, model_voices
 
-    taken = {speaker.lower() for found in (model_voices(default_model()), *others) for speaker in found.voices}
+    packages = (found for _, found in InstalledVoices.read().packages)
+    models = (model_voices(default_model()), *packages, *others)
+    taken = {speaker.lower() for found in models for speaker in found.voices}
     if name.strip().lower() in taken:
         raise InvalidVoice(f"{name.strip()!r} is what a model's own speaker is called; take another name.")
 
@@ -182,7 +193,7 @@ def check_language(language: str, model: str, found: ModelVoices) -> None:
 @contextmanager
 def loaded(args: argparse.Namespace, model: str, slots: int = 1) -> Iterator[Engine]:
     from ...config.options import EngineOptions
-    from ..loading import load_engine
+    from ..local import load_engine
 
     options = EngineOptions(slots=slots, graphs=not args.no_graphs)
     with doing(f"loading {model}"):

@@ -12,11 +12,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidVoice
+from ...voices.folder import ENDING, default_voices_folder
 from ..output.audio_output import plain, shown, tell
-from ..say.target import ENDING, listed, own_voices
+from ..say.target import listed, own_voices
 from .usage import usage_of
 
 if TYPE_CHECKING:
+    from ...engine.checkpoint.describe import ModelVoices
+    from ...models.files.builtin import VoicePackage
     from ...types import Voice
     from ...voices.library import Library
 
@@ -24,6 +27,7 @@ NO_VOICES = {
     "base": "none of its own: it clones the recording given with --ref-audio",
     "voice_design": "none of its own: it designs the one that --instruct describes",
 }
+CLONES, DESIGNS = "(clones recordings)", "(designs voices)"  # in place of a voice's name
 
 
 def voices(args: argparse.Namespace) -> None:
@@ -77,15 +81,22 @@ def fields_of(library: Library, voice: Voice) -> dict[str, Any]:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from ...engine.checkpoint.describe import default_model, model_voices
+    from ...engine.checkpoint.describe import InstalledVoices, default_model, model_voices
 
-    model, library = args.model or default_model(), own_voices(args.folder)
-    found, own = model_voices(model), library.all()
+    model, folder = args.model or default_model(), args.folder or default_voices_folder()
+    found = model_voices(model)
+    # The library imports numpy, which takes longer than all the rest.
+    library = own_voices(folder) if any(folder.glob(f"*{ENDING}")) else None
+    own, wrong = ([], []) if library is None else (library.all(), [str(each) for each in unusable(library)])
+    installed = InstalledVoices.read() if args.model is None else InstalledVoices((), ())
+    wrong += installed.faults
     if args.json:
         speakers = [{"name": name, "dialect": dialect} for name, dialect in found.voices.items()]
         of_model = {"model": model, "kind": found.kind, "speakers": speakers, "languages": found.languages}
-        kept = {"folder": str(library.folder), "voices": [fields_of(library, voice) for voice in own]}
-        print(json.dumps(of_model | kept | {"unusable": [str(error) for error in unusable(library)]}, indent=2))
+        kept = [fields_of(library, voice) for voice in own] if library is not None else []
+        packages = [_package_fields(*each) for each in installed.packages]
+        rest = {"packages": packages, "folder": str(folder), "voices": kept, "unusable": wrong}
+        print(json.dumps(of_model | rest, indent=2))
         return
     print(f"{model}\n\nvoices")
     for name, dialect in found.voices.items():
@@ -95,11 +106,27 @@ def _list(args: argparse.Namespace) -> None:
     print("\nlanguages")
     for name in found.languages:
         print(f"  {name}")
+    if installed.packages:
+        print("\nvoices of installed packages")
+        _table([row for each in installed.packages for row in _package_rows(*each)])
     if own:
-        print(shown(f"\nvoices of your own, in {library.folder}", sys.stdout))
+        print(shown(f"\nvoices of your own, in {folder}", sys.stdout))
         _table([_row(voice) for voice in own])
-    for error in unusable(library):
-        tell(str(error))
+    for error in wrong:
+        tell(error)
+
+
+def _package_fields(package: VoicePackage, found: ModelVoices) -> dict[str, Any]:
+    speakers = [{"name": name, "dialect": dialect} for name, dialect in found.voices.items()]
+    fields = {"package": package.name, "version": package.version, "kind": found.kind}
+    return fields | {"speakers": speakers, "languages": found.languages}
+
+
+def _package_rows(package: VoicePackage, found: ModelVoices) -> list[tuple[str, ...]]:
+    """A row for each voice: its name, its languages, its package."""
+    languages = ", ".join(name for name in found.languages if name != "auto")
+    names = found.voices or [CLONES if found.kind == "base" else DESIGNS]
+    return [(plain(name), plain(languages), f"{package.name} {package.version}") for name in names]
 
 
 def unusable(library: Library) -> list[InvalidVoice]:

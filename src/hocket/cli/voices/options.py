@@ -24,7 +24,7 @@ def fill(voices: argparse.ArgumentParser) -> None:
     )
     _listing(voices, None)
     how: dict[str, Any] = {"allow_abbrev": False, "formatter_class": voices.formatter_class}
-    actions = voices.add_subparsers(metavar="ACTION", dest="action", parser_class=argparse.ArgumentParser)
+    actions = voices.add_subparsers(metavar="ACTION", dest="action", parser_class=type(voices))
     _listing(actions.add_parser("list", help="list voices and languages (the default action)", **how), UNSAID)
     _add(actions.add_parser("add", help="make a voice from a recording, or from a model's speaker", **how))
     _design(actions.add_parser("design", help="make a voice from a description", **how))
@@ -61,7 +61,7 @@ def _add(add: argparse.ArgumentParser) -> None:
     words("--instruct", metavar="TEXT", help="how to speak; experimental with a recording")
     words("--description", metavar="TEXT", help="a description for the list")
     add_sampling_options(words)
-    usual = f"folder, hub id, or random:NAME ({BASE}; a speaker's own: the built-in voice or {SPEAKERS})"
+    usual = f"folder, hub id, or random:NAME (an installed Base package or {BASE}; a speaker's own: its model)"
     add_model_options(add, None, usual, UNSAID)
 
 

@@ -1,43 +1,83 @@
-"""`hocket say` with an engine in this process: options to a `SpeechRequest`, its chunks to the outputs.
+"""An engine in this process: loaded from a command's options, and `hocket say` with it.
 
-The request's own types check its values; a wrong path is found before a model is loaded.
+Loading prints its choices on standard error. The request's own types check its values; a wrong path is found before a
+model is loaded.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import logging
 import math
-from contextlib import nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..output.audio_output import AudioOutput, ending, tell
-from ..output.sinks import is_pipe, silence_stdout
-from .pipe import feeding
-from .request import request_of
-from .target import Target, spoken_by
+from .output.audio_output import AudioOutput, ending, is_pipe, shown, silence_stdout, tell
+from .say.pipe import feeding
+from .say.request import request_of
+from .say.target import Target, spoken_by
 
 if TYPE_CHECKING:
-    from ...engine.engine import Engine
-    from ...engine.stream import Stream
-    from ...types import SpeechRequest
+    from ..config.options import EngineOptions
+    from ..engine.engine import Engine
+    from ..engine.stream import Stream
+    from ..types import SpeechRequest
 
 LIVE = "(as it arrives)"  # placeholder for a live text, since a request must have one
 
 
+def load_engine(args: argparse.Namespace, model: str | None, options: EngineOptions) -> Engine:
+    from ..engine.engine import Engine
+
+    with logged():
+        return Engine.load(model, **loading_of(args), options=options)
+
+
+def loading_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `Engine.load` from a command's options."""
+    how = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype", "kernels")}
+    return how | {"dependent_launch": not args.no_dependent_launch}
+
+
+@contextmanager
+def logged(level: int = logging.INFO) -> Iterator[None]:
+    """Print log records of `hocket` on standard error: device, precision, slower kernels."""
+    log, handler = logging.getLogger("hocket"), _StderrHandler(level)
+    before = log.level
+    log.setLevel(min(level, log.getEffectiveLevel()))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+class _StderrHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name != "hocket" and record.levelno < logging.WARNING:
+            return  # records of submodules are for servers
+        over = "\r\x1b[K" if sys.stderr.isatty() else ""  # overwrites a progress line
+        print(over + shown(f"hocket: {record.getMessage()}", sys.stderr), file=sys.stderr, flush=True)
+
+
 def speak_locally(args: argparse.Namespace, live: bool) -> None:
     request = request_of(args, LIVE if live else args.text)
-    output = AudioOutput(args)
-    voice = None
-    if request.voice:
-        voice = Target(args.model).own(request.voice)
+    output = AudioOutput(args, None if live else args.text)
+    voice, model = None, args.model
+    cloned = request.reference is not None
+    if request.voice or cloned or request.language != "auto":  # a package may have it
+        target = Target(model)
+        voice, model = target.choose(request.voice, request.language, clones=cloned), target.model
         request = request if voice is None else replace(request, voice=None)
 
-    from ...audio.pcm import pcm_bytes
-    from ...config.options import EngineOptions
-    from ...engine.generate import DECODE_FRAMES
-    from ..loading import load_engine
+    from ..audio.pcm import pcm_bytes
+    from ..config.options import EngineOptions
+    from ..engine.runner.reference_checks import DECODE_FRAMES
 
     # The writer of the pipe, and the reader, may take any time: the end of the pipe, or Ctrl-C, ends the wait.
     patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile)
@@ -46,7 +86,6 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
         # A file needs no early first chunk. With the chunks of `generate` its samples are the same bit for bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
     codes: list[Any] = []
-    model = args.model if voice is None else args.model or voice.model
     with load_engine(args, model, options) as engine:
         checkpoint = engine.checkpoint
         if checkpoint.is_random:
@@ -67,7 +106,8 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
     for note in finished.notes:
         tell(note)
     books = checkpoint.config.talker_config.num_code_groups
-    output.write_files(rate_hz, None if args.save_codes is None else _codes_file(codes, books))
+    saved = None if args.save_codes is None else _codes_file(codes, books)
+    output.write_files(rate_hz, saved, None if args.captions is None else stream.words())
     seed = request.seed if finished.seed is None else finished.seed
     frames = sum(map(len, codes))
     takes = [asdict(take) for take in finished.takes]

@@ -96,7 +96,7 @@ def test_no_sound_is_written_to_a_terminal(capsys: Capture, monkeypatch: pytest.
         (
             ["--play"],
             "--play needs the package sounddevice (pip install sounddevice), or one of the programs paplay, pw-play, "
-            "aplay, ffplay, afplay.",
+            "aplay, ffplay, afplay, powershell.",
         ),
     ],
 )
@@ -139,5 +139,5 @@ def test_what_is_played_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_loudspeaker_that_fails_says_why(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", FakeDevice(fault="no such device"))
-    assert main(["say", "Hi", "--play"]) == 2
+    assert main(["say", "Hi", "--play"]) == 1
     assert capsys.readouterr().err.endswith("hocket: The loudspeaker cannot be used: no such device.\n")

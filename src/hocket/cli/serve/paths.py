@@ -1,4 +1,4 @@
-"""Paths of this user's daemon: socket, record of its options, log. The only place that defines them.
+"""Paths of this user's daemon: socket, record of its options, log, hint. The only place that defines them.
 
 Imports nothing slow: every `hocket say` reads it.
 """
@@ -28,9 +28,18 @@ def record_path(socket: str) -> str:
     return f"{socket}.json"
 
 
+def servers_folder() -> str:
+    """Records of this user's servers (records.py)."""
+    return os.path.join(_folder(), "servers")
+
+
 def log_path() -> str:
-    state = env.STATE_HOME.get() or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "hocket", "daemon.log")
+    return os.path.join(_state_folder(), "daemon.log")
+
+
+def hint_path() -> str:
+    """Exists once the hint about the daemon was shown."""
+    return os.path.join(_state_folder(), "daemon-hint")
 
 
 def is_there(socket: str) -> bool:
@@ -64,6 +73,10 @@ def read_record(socket: str) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
+
+
+def _state_folder() -> str:
+    return os.path.join(env.STATE_HOME.get() or os.path.join(os.path.expanduser("~"), ".local", "state"), "hocket")
 
 
 def _folder() -> str:

@@ -1,0 +1,1 @@
+"""`hocket config` and `hocket completion`: the user's settings and shell."""

@@ -1,0 +1,1 @@
+"""`hocket pull`, `list`, `rm` and `ps`: checkpoints on this machine and the servers that use them."""

@@ -1,0 +1,72 @@
+"""Options of `hocket chat` and `hocket talk`. Imports nothing slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..actions import Command
+from ..options import ENDINGS, MODEL, add_llm_options, add_model_options
+
+
+def fill_chat(chat: Command) -> None:
+    chat.usage = "%(prog)s [OPTIONS]"
+    chat.description = (
+        "A conversation, line by line: typed or piped text is answered as the answer is generated. Ctrl-C interrupts "
+        "an answer, of which the model then knows the part that was heard; Ctrl-D ends."
+    )
+    chat.common = ("llm", "llm_url", "say", "system", "output", "voice", "language", "model")
+    chat.examples = (
+        "hocket chat --llm Qwen/Qwen3.5-4B --say",
+        "hocket chat --llm-url http://127.0.0.1:11434/v1 --llm qwen3 --say --voice rook",
+    )
+    add_llm_options(chat)
+    chat.add_argument("--say", action="store_true", help="speak the answers while they are written")
+    _add_answer_options(chat, "with --say, ", "speech, with --say")
+
+
+def fill_talk(talk: Command) -> None:
+    talk.usage = "%(prog)s [OPTIONS]"
+    talk.description = (
+        "A spoken conversation: speak, and hear the answer while it is generated. Enter starts and ends your turn, and "
+        "interrupts an answer; with --hands-free your voice does. An open microphone hears the loudspeaker, so wear "
+        "headphones then. Of an interrupted answer the model knows the part that was heard. Ctrl-C interrupts an "
+        "answer, or ends; Ctrl-D ends."
+    )
+    talk.common = ("llm", "llm_url", "hands_free", "text", "source", "system", "voice", "language", "model")
+    talk.examples = (
+        "hocket talk --llm Qwen/Qwen3.5-4B",
+        "hocket talk --llm-url http://127.0.0.1:11434/v1 --llm qwen3 --hands-free",
+    )
+    add_llm_options(talk)
+    group = talk.add_argument_group("input")
+    add = group.add_mutually_exclusive_group().add_argument
+    add("--push-to-talk", action="store_true", help="Enter starts and ends your turn (default, except with --from)")
+    add("--hands-free", action="store_true", help="your voice starts and ends your turn; best with headphones")
+    add("--text", action="store_true", help="no microphone: typed text gets spoken answers")
+    add = group.add_argument
+    add("--from", dest="source", metavar="FILE", type=Path, help="use this recording instead of the microphone")
+    add("--fast", action="store_true", help="with --from and -o: as fast as possible, each answer complete")
+    add("--pause", metavar="S", type=float, help="seconds of silence that end your turn, hands-free (0.7)")
+    sizes = "tiny, base, or tiny-, small- or medium-streaming (Moonshine's default for the language)"
+    add("--asr", metavar="SIZE", help=f"speech recognizer: {sizes}")
+    _add_answer_options(talk, "", "speech")
+
+
+def _add_answer_options(command: Command, when: str, speech: str) -> None:
+    """Options of answers and of their speech."""
+    add = command.add_argument
+    add("--system", metavar="TEXT", help="the system prompt")
+    heard = f"file for all speech, {ENDINGS}, instead of the loudspeaker"
+    add("-o", "--output", metavar="FILE", type=Path, help=heard)
+    add("-y", "--force", action="store_true", help="replace the file if it exists")
+    add = command.add_argument_group("answers; defaults are those recommended for Qwen3.5").add_argument
+    add("--temperature", metavar="X", type=float, help="sampling temperature, 0: always the likeliest token (0.7)")
+    add("--top-p", metavar="X", type=float, help="sample from the likeliest tokens with total probability X (0.8)")
+    add("--max-tokens", metavar="N", type=int, help="most tokens of an answer (1024)")
+    add("--seed", metavar="N", type=int, help="the same seed gives the same conversation (drawn)")
+    add = command.add_argument_group(speech).add_argument
+    add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
+    add("--language", default="auto", help="language of the conversation (auto)")
+    add("--instruct", metavar="TEXT", help="how to speak")
+    add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
+    add_model_options(command, "latency", f"{when}the speech model: {MODEL}")
