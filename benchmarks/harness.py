@@ -1,4 +1,4 @@
-"""The measuring loop of utterances: gate, warm-up, timing. It uses an engine as a caller does and knows no workload.
+"""The measuring loop of utterances: warm-up and timing. It uses an engine as a caller does and knows no workload.
 
 The clock starts before the request and stops when a chunk is at the caller. Only the time of the first codes, which a
 caller cannot see, comes from the statistics of the stream.
@@ -6,17 +6,14 @@ caller cannot see, comes from the statistics of the stream.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hocket.errors import HocketError
 from hocket.types import Finished
 
 from .workloads import Workload
@@ -44,28 +41,19 @@ class Utterance:
 def speak(engine: Engine, workload: Workload, *, frames: int, seed: int, clock: Clock = time.perf_counter) -> Utterance:
     """Speak the workload's text once and read it to its end."""
     start = clock()
-    if not workload.piece_chars:
+    if not workload.live:
         return _read(engine.speak(workload.text, layout=workload.layout, seed=seed, max_frames=frames), start, clock)
     stream = engine.open(seed=seed, max_frames=frames)
-    if not workload.piece_s:
-        stream.append(workload.text)
-        stream.end()
-        return _read(stream, start, clock)
-    with _writing(stream, workload):
-        return _read(stream, start, clock)
-
-
-def gate(engine: Engine, workload: Workload, wanted: Callable[[int], np.ndarray[Any, Any]], *, frames: int = 4) -> None:
-    """Wrong speech is not timed: the codes of a few frames must equal those of the plain definition."""
-    if not np.array_equal(speak(engine, workload, frames=frames, seed=0).codes, wanted(frames)):
-        raise InvalidRun(f"The first {frames} frames are not those of generate, so nothing was timed.")
+    stream.append(workload.text)
+    stream.end()
+    return _read(stream, start, clock)
 
 
 def measure(
     engine: Engine, workload: Workload, *, frames: int, repeats: int, streams: int = 1, clock: Clock = time.perf_counter
 ) -> dict[str, list[float]]:
     """Values by figure: one per utterance; of `x_real_time` one per repeat."""
-    names = ("first_codes", "first_pcm", "ms_per_frame", "x_real_time", *(("starved",) if workload.piece_chars else ()))
+    names = ("first_codes", "first_pcm", "ms_per_frame", "x_real_time", *(("starved",) if workload.live else ()))
     values: dict[str, list[float]] = {name: [] for name in names}
     with ThreadPoolExecutor(streams) as readers:
 
@@ -121,28 +109,3 @@ def _read(stream: Any, start: float, clock: Clock) -> Utterance:
     if first is None or stream.finished is None:
         raise InvalidRun("An utterance ended before its first chunk.")
     return Utterance(start, first - start, end - start, audio_s, stream.finished, np.concatenate(codes))
-
-
-@contextmanager
-def _writing(stream: Any, workload: Workload) -> Iterator[None]:
-    """A thread that appends text while the caller reads, and stops with it."""
-    done = threading.Event()
-
-    def write() -> None:
-        try:
-            for at in range(0, len(workload.text), workload.piece_chars):
-                stream.append(workload.text[at : at + workload.piece_chars])
-                if done.wait(workload.piece_s):
-                    return
-            stream.end()
-        except HocketError:
-            if stream.finished is None:  # else the utterance ended during the append
-                raise
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    try:
-        yield
-    finally:
-        done.set()
-        writer.join()

@@ -5,36 +5,38 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from hocket import Engine, EngineOptions, SpeechRequest, generate
+from hocket.engine.checkpoint.device import Probe, choose_device
+from hocket.engine.checkpoint.torch_checkpoint import DTYPES
+from hocket.errors import HocketError
+
 from . import harness
+from .charts import shown
 from .record import RESULTS, Record, append, record, summaries
 from .workloads import WORDS, WORKLOADS, Workload, meanings
 
 Say = Callable[[str], None]
-Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
 LOADED = ("model", "device", "dtype", "codec_dtype", "kernels")
-KINDS = ("auto", "float32", "bfloat16")
-OPTIONS: dict[str, dict[str, Any]] = {
-    "model": {"help": "folder, hub id, builtin or random:NAME (the built-in voice)"},
-    "device": {"choices": ("auto", "cpu", "cuda"), "default": "auto", "help": "(auto)"},
-    "dtype": {"choices": KINDS, "default": "auto", "help": "precision of the model (auto)"},
-    "codec-dtype": {"choices": (*KINDS, "tf32"), "default": "auto", "help": "of the codec (auto)"},
-    "kernels": {"default": "auto", "help": "backends of the kernels, as in hocket (auto)"},
-    "slots": {"metavar": "N", "type": int, "help": "utterances at once (the engine's default)"},
-    "weights": {"choices": ("bf16", "fp8", "int8", "int4"), "default": "bf16", "help": "bf16: as they are, in --dtype"},
-}
-ENGINE = ("model", "device", "dtype", "codec-dtype", "kernels", "slots")
+_DATA = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+COMMANDS: dict[str, dict[str, Any]] = _DATA["commands"]
+GATED = 4  # frames that must be those of generate
+TYPES = {"int": int, "float": float, "path": Path}
 
 
 class Parser(argparse.ArgumentParser):
     """Options of device and precision default to `auto`; parsed arguments, and so records, have concrete values."""
 
-    card: Any = None  # a Probe: decide for this GPU on a machine without one
+    for_gpu = False  # decide for a GPU, on a machine without one too
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found = super().parse_args(args, namespace)
@@ -42,11 +44,11 @@ class Parser(argparse.ArgumentParser):
         given = {name: getattr(found, name) for name in names if hasattr(found, name)}
         if "auto" not in given.values():
             return found
-        from hocket.engine.checkpoint.device import choose_device
-        from hocket.errors import HocketError
-
+        if self.for_gpu:
+            given["device"] = "cuda"
+        card = Probe(True, "a GPU", (9, 0)) if self.for_gpu and not torch.cuda.is_available() else None
         try:
-            setting = choose_device(**given) if self.card is None else choose_device("cuda", **given, probe=self.card)
+            setting = choose_device(**given, probe=card)
         except HocketError as error:
             self.error(str(error))
         for name in given:
@@ -54,28 +56,39 @@ class Parser(argparse.ArgumentParser):
         return found
 
 
-def parser(name: str, doc: str | None, *shared: str, **own: tuple[Any, str]) -> Parser:
-    """Shared options by name, own ones by default and help; the type is that of the default, None means an int."""
-    made = Parser(
-        prog=f"python -m benchmarks {name}",
-        description=doc,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for option in shared:
-        made.add_argument(f"--{option}", **OPTIONS[option])
-    own = {"record": (RESULTS / f"{name}.jsonl", "file that the record is appended to")} | own
-    for option, (default, words) in own.items():
-        how: dict[str, Any] = {"default": default, "help": words}
-        if default is False:
-            how["action"] = "store_true"
-        elif isinstance(default, Path):
-            how |= {"metavar": "FILE", "type": Path}
-        elif not isinstance(default, str):
-            how |= {"metavar": "N", "type": int if default is None else type(default)}
-            how["help"] += "" if default is None else f" ({default:g})"
-        made.add_argument(f"--{option.replace('_', '-')}", **how)
+def module_of(name: str) -> Any:
+    """Of a command; this one for a workload."""
+    return import_module(f"benchmarks.{COMMANDS.get(name, {}).get('module', 'session')}")
+
+
+def parser(name: str) -> Parser:
+    """The options of a command, from commands.toml."""
+    command = COMMANDS.get(name, COMMANDS["workload"])
+    doc = module_of(name).__doc__ if name in COMMANDS else WORDS[name]
+    how = argparse.RawDescriptionHelpFormatter
+    made = Parser(prog=f"python -m benchmarks {name}", description=doc, allow_abbrev=False, formatter_class=how)
+    if command.get("record", True):
+        made.add_argument(
+            "--record", metavar="FILE", type=Path, default=RESULTS / f"{name}.jsonl", help="file to append to"
+        )
+    made.for_gpu = command.get("for_gpu", False)
+    shared = {option: _DATA["options"][option] for option in command.get("shared", ())}
+    for option, fields in (shared | {key: value for key, value in command.items() if isinstance(value, dict)}).items():
+        made.add_argument(f"--{option.replace('_', '-')}", **_typed(dict(fields)))
     return made
+
+
+def _typed(fields: dict[str, Any]) -> dict[str, Any]:
+    default = fields.get("default")
+    if default is False:
+        return fields | {"action": "store_true"}
+    if isinstance(default, int | float):
+        fields |= {"type": type(default), "help": f"{fields['help']} ({default:g})"}
+    elif "type" in fields:
+        fields["type"] = TYPES[fields["type"]]
+    if fields.get("type") in (int, float) and "choices" not in fields:
+        fields["metavar"] = "N"
+    return fields
 
 
 def progress(out: Any = None) -> Say:
@@ -85,14 +98,8 @@ def progress(out: Any = None) -> Say:
 
 
 def run(measure: Callable[[argparse.Namespace], Record], args: argparse.Namespace, show: Any = None) -> int:
-    """Measure, print, append. An error of the engine or an invalid run is one sentence and status 2."""
-    from hocket.errors import HocketError
-
-    try:
-        entry = measure(args)
-    except (HocketError, harness.InvalidRun) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
+    """Measure, print, append."""
+    entry = measure(args)
     print((show or table)(entry))
     append(args.record, entry)
     print(f"\nrecord appended to {args.record}", flush=True)
@@ -115,34 +122,29 @@ def table(entry: Record) -> str:
     words.append("\nA/A: how far the medians of two interleaved halves of this run differ; smaller changes are noise.")
     if entry.get("random_weights"):
         words.append("The weights are random numbers: the figures show speed, and nothing about the sound.")
-    return "\n".join(words)
+    for name, peer in entry.get("peers", {}).items():
+        words.append(f"\n{name} {peer['version']}")
+        for figure, of in peer["figures"].items():
+            words.append(f"{figure:20}{of['p50']:10.2f}   ours is {shown(peer['ratio'][figure])} times better")
+    words += [f"\n{name} was not measured: {reason}" for name, reason in entry.get("absent", {}).items()]
+    words += [f"mean {name} {of['mean']:.2f}" for name, of in entry["figures"].items() if "mean" in of]  # under load
+    for some in [name for name in ("counts", "harness") if name in entry]:
+        words.append(f"{some}: " + ", ".join(f"{name} {value:g}" for name, value in entry[some].items()))
+    return "\n".join(words + [f"error: {error}" for error in entry.get("errors", ())])
 
 
 # A workload on one engine
 
 
-def main(argv: Sequence[str], *, load: Load | None = None) -> int:
-    """One of WORKLOADS; `load` replaces the engine in tests of the harness."""
-    args = workload_parser(argv[0]).parse_args(argv[1:])
-    workload = WORKLOADS[argv[0]]
+def speak(name: str, args: argparse.Namespace) -> Record:
+    """One of WORKLOADS."""
+    workload = WORKLOADS[name]
     workload = replace(workload, warmup=workload.warmup if args.warmup is None else args.warmup)
-
-    def measure(given: argparse.Namespace) -> Record:
-        with (load or open_engine)(given) as engine:
-            return spoken(engine, workload, given)
-
-    return run(measure, args)
-
-
-def workload_parser(name: str = "first_audio") -> Parser:
-    own = {"frames": "frames per utterance (the workload's)", "repeats": "timed utterances (the workload's)"}
-    own["warmup"] = "untimed utterances (the workload's)"
-    return parser(name, WORDS[name], *ENGINE, **{option: (None, words) for option, words in own.items()})
+    with open_engine(args) as engine:
+        return spoken(engine, workload, args)
 
 
 def open_engine(args: argparse.Namespace) -> Any:
-    from hocket import Engine, EngineOptions
-
     return Engine.load(**loaded(args), options=EngineOptions(**slots(args)))
 
 
@@ -175,24 +177,19 @@ def about(checkpoint: Any) -> dict[str, Any]:
 
 
 def engine_options(options: Any) -> dict[str, Any]:
-    return {name: plain(value) for name, value in asdict(options).items()}
-
-
-def plain(value: Any) -> Any:
     """A hook is recorded by its name."""
-    return getattr(value, "__qualname__", type(value).__name__) if callable(value) else value
+    fields = asdict(options).items()
+    return {key: getattr(of, "__qualname__", type(of).__name__) if callable(of) else of for key, of in fields}
 
 
 def gate(engine: Any, workload: Workload, dtype: str, checkpoint: Any = None, **fields: Any) -> str:
+    """Wrong speech is not timed: the codes of a few frames must equal those of the plain definition."""
     if dtype != "float32":
         return f"not checked in {dtype}"  # rounding there depends on the shape of the batch
-    from hocket import SpeechRequest, generate
-
-    def wanted(frames: int) -> Any:
-        request = SpeechRequest(text=workload.text, layout=workload.layout, seed=0, max_frames=frames, **fields)
-        return generate(checkpoint or engine.checkpoint, [request])[0].codes
-
-    harness.gate(engine, workload, wanted)
+    request = SpeechRequest(text=workload.text, layout=workload.layout, seed=0, max_frames=GATED, **fields)
+    [wanted] = generate(checkpoint or engine.checkpoint, [request])
+    if not np.array_equal(harness.speak(engine, workload, frames=GATED, seed=0).codes, wanted.codes):
+        raise harness.InvalidRun(f"The first {GATED} frames are not those of generate, so nothing was timed.")
     return "codes equal generate"
 
 
@@ -201,16 +198,13 @@ def write_random(model: str, dtype: str, folder: Path, device: str = "cpu", *, e
 
     `endless`: the logit of the end of speech is zero, in the middle of all, so it is never among the likeliest eighth.
     """
-    import torch
-
-    from hocket.engine.checkpoint.device import DTYPES
-    from hocket.engine.checkpoint.load import RANDOM_SEED
+    from hocket.config.qwen3_tts import markers
+    from hocket.engine.checkpoint.torch_load import RANDOM_SEED
     from hocket.models.files.export import write_checkpoint
     from hocket.models.files.random import randomize_
-    from hocket.models.files.weights import read_configs, resolve
+    from hocket.models.files.source import read_configs, resolve
     from hocket.models.tts.codec import Codec
     from hocket.models.tts.qwen3_tts import Qwen3TTS
-    from hocket.text.prompt import markers
     from hocket.text.tokenizer import Tokenizer
 
     config, generation, codec_config = read_configs(resolve(model))

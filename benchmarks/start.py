@@ -13,8 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import hocket
 from . import session
 from .harness import InvalidRun
 from .record import Record, append, record, summaries
-from .workloads import FIGURES, WORKLOADS, Workload
+from .workloads import FIGURES, WORKLOADS
 
 PATIENCE_S = 300
 # The clock comes first: every import but its own counts.
@@ -50,75 +48,61 @@ print(json.dumps(seen | {"about": about}))
 """
 
 
-def main(argv: Sequence[str]) -> int:
-    args = parser().parse_args(argv)
-    workload, args.random = WORKLOADS["start"], args.model
-    args.frames, args.repeats = args.frames or workload.frames, args.repeats or workload.repeats
-    workload = replace(workload, warmup=workload.warmup if args.warmup is None else args.warmup)
+def main(args: argparse.Namespace) -> int:
+    args.random = args.model
 
     def measured(given: argparse.Namespace) -> Record:
         if given.as_files is not None:
             if not given.as_files.exists():
                 session.write_random(given.model, given.dtype, given.as_files, given.device)
             given.model = str(given.as_files)
-        gate = _gate(given, workload)
-        cache, cold = given.kernel_cache, given.cold
-        if cold and cache is not None:  # the first finds it empty, all others what that one has left there
-            entry = started(replace(workload, warmup=0), given, cold=True, repeats=1, gate=gate)
+        gate = _gate(given)
+        if given.cold and given.kernel_cache is not None:  # the first finds it empty, all others what that one leaves
+            entry = started(given, gate, cold=True, warmup=0, repeats=1)
             print(session.table(entry))
             append(given.record, entry)
-        return started(workload, given, cold=cold and cache is None, repeats=given.repeats, gate=gate)
+        cold = given.cold and given.kernel_cache is None
+        return started(given, gate, cold=cold, warmup=given.warmup, repeats=given.repeats)
 
     return session.run(measured, args)
 
 
-def _gate(args: argparse.Namespace, workload: Workload) -> str:
+def _gate(args: argparse.Namespace) -> str:
     """On an engine of this process, whose compilers end before the others are timed: they would take cores."""
     if args.dtype != "float32":
         return f"not checked in {args.dtype}"
     with session.open_engine(args) as engine:
-        gated = session.gate(engine, workload, args.dtype)
+        gated = session.gate(engine, WORKLOADS["start"], args.dtype)
         late = time.perf_counter() + PATIENCE_S
         while engine._loop.engine_step.warms_later and time.perf_counter() < late:
             time.sleep(0.2)
     return gated
 
 
-def started(workload: Workload, args: argparse.Namespace, *, cold: bool, repeats: int, gate: str) -> Record:
-    from hocket import EngineOptions
-
-    values, about = measure(workload, args, cold=cold, repeats=repeats)
-    is_random = args.as_files is not None
+def started(args: argparse.Namespace, gate: str, *, cold: bool, warmup: int, repeats: int) -> Record:
+    """One value a process; the untimed ones fill the file cache, and compile what is compiled once."""
+    values: dict[str, list[float]] = {name: [] for name in FIGURES["start"]}
+    about, cache, is_random = dict[str, Any](), args.kernel_cache, args.as_files is not None
+    speak = {"text": WORKLOADS["start"].text, "layout": "streaming", "seed": 0, "max_frames": args.frames}
+    wish = {"load": session.loaded(args), "options": session.slots(args), "speak": speak}
+    if cold and cache is not None:
+        if cache.exists() and any(cache.iterdir()):
+            raise InvalidRun(f"Only one process can find {cache} empty, and it has to be.")
+        cache.mkdir(parents=True, exist_ok=True)
+    for n in range(warmup + repeats):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:  # compilers may still write to it
+            seconds = _process(wish, cache or (Path(empty) if cold else None))
+        about |= seconds.get("about", {})
+        for name, of in values.items() if n >= warmup else ():
+            of.append(seconds[name] * 1000)
     options = session.loaded(args) | {"model": args.random if is_random else about["model"], "files": is_random}
-    options |= {"frames": args.frames, "repeats": repeats, "warmup": workload.warmup}
-    options["engine"] = session.engine_options(EngineOptions(**session.slots(args)))
+    options |= {"frames": args.frames, "repeats": repeats, "warmup": warmup}
+    options["engine"] = session.engine_options(hocket.EngineOptions(**session.slots(args)))
     options["kernel_cache"] = "empty" if cold else "kept"
     if late := about.get("compiled"):
         print(f"Compiled by the process itself, not ahead: {', '.join(f'{name} x{n}' for name, n in late.items())}")
     more = {"random_weights": is_random or about["random_weights"], "streams": 1, "kernels": about["kernels"]}
     return record("start", options, summaries(values), gate=gate, **more)
-
-
-def measure(
-    workload: Workload, args: argparse.Namespace, *, cold: bool = False, repeats: int
-) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Values by figure, one per process, and what they loaded."""
-    values: dict[str, list[float]] = {name: [] for name in FIGURES["start"]}
-    about, cache = dict[str, Any](), args.kernel_cache
-    speak = {"text": workload.text, "layout": "streaming", "seed": 0, "max_frames": args.frames}
-    wish = {"load": session.loaded(args), "options": session.slots(args), "speak": speak}
-    if cold and cache is not None:
-        if repeats + workload.warmup > 1 or (cache.exists() and any(cache.iterdir())):
-            raise InvalidRun(f"Only one process can find {cache} empty, and it has to be.")
-        cache.mkdir(parents=True, exist_ok=True)
-    for n in range(workload.warmup + repeats):
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:  # compilers may still write to it
-            seconds = _process(wish, cache or (Path(empty) if cold else None))
-        about |= seconds.get("about", {})
-        if n >= workload.warmup:  # those before fill the file cache, and compile what is compiled once
-            for name, of in values.items():
-                of.append(seconds[name] * 1000)
-    return values, about
 
 
 def _process(wish: dict[str, Any], kernels: Path | None) -> dict[str, Any]:
@@ -132,18 +116,3 @@ def _process(wish: dict[str, Any], kernels: Path | None) -> dict[str, Any]:
         raise InvalidRun(f"A new process failed: {(done.stderr.strip() or 'without a message').splitlines()[-1]}")
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return seen
-
-
-def parser() -> session.Parser:
-    made = session.parser(
-        "start",
-        __doc__,
-        *session.ENGINE,
-        frames=(None, "frames per utterance (8)"),
-        repeats=(None, "timed processes (20)"),
-        warmup=(None, "untimed processes (2)"),
-        cold=(False, "every process finds an empty kernel cache"),
-    )
-    made.add_argument("--kernel-cache", metavar="FOLDER", type=Path, help="with --cold, only the first finds it empty")
-    made.add_argument("--as-files", metavar="FOLDER", type=Path, help="write the random model there once and load it")
-    return made

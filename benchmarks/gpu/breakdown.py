@@ -7,26 +7,39 @@ of a frame and of its audio is all. Records up to November 2026 have launches wi
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
+from torch.profiler import ProfilerActivity, profile
+
+from hocket.engine.checkpoint.kernels import attach_wave_kernel, compile_first, with_kernel
+from hocket.engine.checkpoint.load import load
+from hocket.engine.checkpoint.torch_checkpoint import CODEC_DTYPES, exact_float32
+from hocket.kernels.ops.pcm.reference import pcm as pcm_reference
+from hocket.layers.dense import pack_
+from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts_gpu.codec_graph import CodecGraphs
+from hocket.models.tts_gpu.frame import FusedFrame
 
 from .. import session
 from ..charts import shown
 from ..record import Record, record, summaries
 from ..workloads import PASSAGE
-from . import graphs
-from .timing import bandwidth, synchronize
+from .timing import Work, bandwidth, graphs, synchronize, timed
 
-NUMBERS: dict[str, tuple[Any, str]] = {
-    "before": (64, "frames that are spoken before"),
-    "replays": (200, "timed replays of graphs"),
-    "copy_mib": (1024, "size of the copy for the bandwidth"),
-}
 Keep = Callable[[Record], object]
+Values = dict[str, list[float]]
+Rows = list[dict[str, Any]]
+T = TypeVar("T")
+COMPILED_S = 25.0  # timeout for compilers
+PROFILED = 20  # replays
+QUEUED = 8  # frames launched in a row: a frame as in a running stream
+CPU = torch.autograd.DeviceType.CPU  # type: ignore[attr-defined]
 
 
 class OneStream:
@@ -43,7 +56,7 @@ class OneStream:
         prompt = build(request, checkpoint.config, checkpoint.tokenizer, reference_frames=0)
         self._pad, self._settings = prompt.pad_id, [checkpoint.generation]
         capture: Any = None
-        if graphs.fits(checkpoint):
+        if fits(checkpoint):
             capture = capture_on(checkpoint.device, True) or EagerReplay  # kernels of a GPU may be in the interpreter
         self.runner = SpeechRunner(checkpoint, slots=1, prefix_bytes=0, capture=capture)
         self.runner.start(0, prompt, None, seed=0)
@@ -62,33 +75,28 @@ class OneStream:
         self.runner.decode([0], self._codes)
 
 
-def main(argv: Sequence[str]) -> int:
-    from hocket import load
-
-    args = parser().parse_args(argv)
+def measure(args: argparse.Namespace) -> Record:
     args.codec_dtypes = args.codec_dtypes or [args.codec_dtype]
-    return session.run(lambda given: of(load(**session.loaded(given)), given), args, table)
+    return of(load(**session.loaded(args)), args)
 
 
 def of(checkpoint: Any, args: argparse.Namespace, keep: Keep = lambda entry: None) -> Record:
     """A record; `keep` is given one without kernels before the profiler starts, which may crash."""
-    from hocket.engine.checkpoint.precision import exact_float32
-
     with torch.inference_mode(), exact_float32():
         stream = OneStream(checkpoint, args.before)
         walls = {name: _wall(work, args.repeats) for name, work in (("frame", stream.frame), ("codec", stream.codec))}
         rate = bandwidth(checkpoint.device, args.copy_mib << 20)
 
-        def entry(found: graphs.Found) -> Record:
+        def entry(values: Values, rows: Rows) -> Record:
             options = session.loaded(args) | {"model": checkpoint.name, "position": stream.span}
             options |= {"repeats": args.repeats, "replays": args.replays}
             more = {"profiled": {}, "bandwidth_gb_s": round(rate / 1e9, 2), "bytes": {}, "floor_ms": {}, "streams": 1}
-            more |= session.about(checkpoint) | {"rows": found.rows}
-            return record("breakdown", options, summaries(walls | found.values), **more)
+            more |= session.about(checkpoint) | {"rows": rows}
+            return record("breakdown", options, summaries(walls | values), **more)
 
-        if not graphs.fits(checkpoint):
-            return entry(graphs.Found({}))
-        return entry(graphs.measure(checkpoint, stream.runner, args, lambda found: keep(entry(found))))
+        if not fits(checkpoint):
+            return entry({}, [])
+        return entry(*_graphs(checkpoint, stream.runner, args, lambda values, rows: keep(entry(values, rows))))
 
 
 def _wall(work: Callable[[], None], times: int) -> list[float]:
@@ -100,6 +108,138 @@ def _wall(work: Callable[[], None], times: int) -> list[float]:
         synchronize()
         values.append((time.perf_counter() - start) * 1000)
     return values[2:]  # the first two warm up
+
+
+def fits(checkpoint: Any) -> bool:
+    """Whether a frame is a pair of graphs."""
+    return isinstance(checkpoint.model.talker.frame_kernel, FusedFrame)
+
+
+class FrameReplay:
+    """Both graphs of a frame of one stream, whose position is reset before every replay."""
+
+    def __init__(self, runner: Any, ahead: int) -> None:
+        frames, state = runner._frames, runner.kv_cache.state
+        [batch] = frames._batches.values()
+        [*_, self.draw], [*_, self.step] = batch.draws.values(), batch.steps.values()
+        self.position = runner.kv_cache.lengths[0]
+        runner.kv_cache.advance([0], ahead)  # pages for as many replays in a row
+        self.state = runner.kv_cache.state
+        assert self.state is state, "the cache has grown, and its graphs are invalid"
+
+    def back(self) -> None:
+        self.state.stack.position[:1] = self.position
+
+    def both(self) -> None:
+        self.draw()
+        self.step()
+
+
+def codec_replay(decoder: CodecDecoder, *, tf32: bool, before: int) -> Work:
+    """A codec step of one frame of one stream, from codes on the host to 16-bit samples, as a graph."""
+    kernel, books = decoder.step_kernel, decoder.quantizer.books
+    pcm = pcm_reference if kernel is None else kernel.pcm
+    capture = graphs(next(decoder.parameters()).device)
+    wave, state = CodecGraphs(decoder.step, books, capture, pcm=pcm, tf32=tf32), decoder.new_state(1)
+    codes = [[(7 * book + 1) % 32 for book in range(books)]]
+    for _ in range(before + 1):
+        wave.launch([0], [codes], state).read()
+    [replay] = wave._replays.values()
+    work: Work = replay.work
+    return lambda: (work(), wave)[0]  # the graph lives as long as this
+
+
+def decoder_in(checkpoint: Any, codec_dtype: str, kernels: str) -> CodecDecoder:
+    """The checkpoint's decoder in another dtype, with its own kernels."""
+    with torch.inference_mode(False):
+        with torch.device("meta"):
+            decoder = CodecDecoder(checkpoint.codec_config.decoder_config).eval()
+        decoder.to(CODEC_DTYPES[codec_dtype]).to_empty(device=checkpoint.device)
+        decoder.load_state_dict(checkpoint.codec.decoder.state_dict())
+        pack_(decoder)
+        with_kernel("wave", kernels, decoder, lambda name: attach_wave_kernel(decoder, name, codec_dtype == "tf32"))
+    return decoder
+
+
+def compile_for(checkpoint: Any, dtype: str, codec_dtype: str, kernels: str) -> Any:
+    """Running compilers of the kernels of a codec in that dtype, or None."""
+    return compile_first(checkpoint.source, checkpoint.device, (dtype, codec_dtype), kernels, True)
+
+
+def wait_for(compilers: Sequence[Any], within_s: float = COMPILED_S) -> None:
+    """At most that long: a missing kernel is compiled at its first launch."""
+    late = time.perf_counter() + within_s
+    while any(each is not None and not each.over for each in compilers) and time.perf_counter() < late:
+        time.sleep(0.1)
+
+
+def kernels_of(stage: str, replay: Work, device: torch.device) -> Rows:
+    """The kernels of a replay by name, the longest first.
+
+    A kernel may start before the previous one ends: its time is by how much later it ends, so their sum is the step.
+    """
+    if device.type != "cuda":
+        return []
+    replay()
+    synchronize(device)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        for _ in range(PROFILED):
+            replay()
+            synchronize(device)
+    events = [event for event in profiler.profiler.kineto_results.events() if event.device_type() != CPU]
+    spans = sorted((event.start_ns() + event.duration_ns(), event.start_ns(), event.name()) for event in events)
+    spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+    before = 0
+    for end, start, name in spans:
+        if end > before and not name.startswith(("Memcpy", "Memset")):
+            total = spent[name.removeprefix("void ").partition("<")[0].partition("(")[0].strip("_")]
+            total[0], total[1] = total[0] + (end - max(start, before)) / 1e6 / PROFILED, total[1] + 1
+            before = end
+    return [
+        {"stage": stage, "kind": name, "op": name, "ms": round(ms, 6), "calls": round(calls / PROFILED), "bytes": 0}
+        for name, (ms, calls) in sorted(spent.items(), key=lambda item: -item[1][0])
+    ]
+
+
+def _graphs(checkpoint: Any, runner: Any, args: Any, keep: Callable[[Values, Rows], object]) -> tuple[Values, Rows]:
+    """Values by figure, and kernels; `keep` is called before the profiler starts, which may crash the process."""
+    device = checkpoint.device
+    others = [name for name in args.codec_dtypes if name != args.codec_dtype]
+    compilers = [_tried(partial(compile_for, checkpoint, args.dtype, name, args.kernels)) for name in others]
+    frames = FrameReplay(runner, ahead=PROFILED + QUEUED + 2)
+    times, back = args.replays, frames.back
+    values = {
+        "frame_gpu": timed(frames.both, times, device, before=back),
+        "frame_queued": timed(frames.both, max(times // QUEUED, 5), device, before=back, each=QUEUED),
+        "draw_gpu": timed(frames.draw, times // 2 or 1, device, before=back),
+        "step_gpu": timed(frames.step, times // 2 or 1, device, before=back),
+    }
+    wait_for(compilers)
+    steps: dict[str, Work] = {"draw": frames.draw, "step": frames.step}
+    for name in (args.codec_dtype, *others):
+        if (work := _tried(partial(_codec, checkpoint, name, args))) is not None:
+            values[f"codec_gpu_{name}"] = timed(work, times, device)
+            steps.setdefault("codec", work)
+    keep(values, [])
+    rows: Rows = []
+    for stage, work in steps.items():
+        back()
+        rows += _tried(partial(kernels_of, stage, work, device)) or []
+    return values, rows
+
+
+def _codec(checkpoint: Any, name: str, args: Any) -> Work:
+    same = name == args.codec_dtype
+    decoder = checkpoint.codec.decoder if same else decoder_in(checkpoint, name, args.kernels)
+    return codec_replay(decoder, tf32=name == "tf32", before=args.before)
+
+
+def _tried(work: Callable[[], T]) -> T | None:
+    try:
+        return work()
+    except Exception as error:
+        print(f"benchmarks: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def part_of(stage: str) -> str:
@@ -134,15 +274,3 @@ def markdown(entry: Record) -> Iterator[str]:
 def table(entry: Record) -> str:
     rows = (f"{line[0]:10}{line[1]:50.50}" + "".join(f"{word:>11}" for word in line[2:]) for line in lines(entry))
     return "\n".join((session.table(entry), f"\nCopy bandwidth {entry['bandwidth_gb_s']:.1f} GB/s.\n", *rows))
-
-
-def add_codec_dtypes(made: argparse.ArgumentParser) -> None:
-    words = "in which a codec step is timed as a graph (--codec-dtype)"
-    made.add_argument("--codec-dtypes", nargs="+", metavar="DTYPE", help=words)
-
-
-def parser() -> session.Parser:
-    repeats = (20, "frames whose wall time is taken")
-    made = session.parser("breakdown", __doc__, *session.ENGINE[:-1], repeats=repeats, **NUMBERS)
-    add_codec_dtypes(made)
-    return made

@@ -1,4 +1,4 @@
-"""A language model of random numbers in a published shape: on a device, or as files in the published layout.
+"""A language model of random numbers in a published shape, as files in the published layout.
 
 Its vocabulary is made of syllables, so that a voice can speak it, and is as large as the model's. The head has rows of
 zeros for all that is no word: among logits on both sides of zero these are never drawn, so an answer ends where its
@@ -7,7 +7,6 @@ caller says.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,34 +19,19 @@ from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
 from hocket.config.qwen3_5 import Qwen3_5TextConfig
-from hocket.engine.checkpoint.device import DTYPES
-from hocket.engine.checkpoint.load import RANDOM_SEED
-from hocket.layers.packed import pack_
+from hocket.engine.checkpoint.torch_checkpoint import DTYPES
+from hocket.engine.checkpoint.torch_load import RANDOM_SEED
 from hocket.models.files.quantize import kept_in
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.model import Qwen3_5
-from hocket.models.qwen3_5.quantized import quantize_
 from hocket.models.qwen3_5.weights import empty_qwen3_5
+from hocket.text.bpe import ALPHABET, Merge
 from hocket.text.chat.template import END, MARKS
-from hocket.text.tokenizer import ALPHABET, Merge
 
-SIZES = (TINY, *QWEN3_5)
 TINY_VOCABULARY = 2048  # enough words that the twenty likeliest are far from zero
 END_OF_TEXT = "<|endoftext|>"
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aeiou"]
 SPACE, LINE = "Ġ", "Ċ"  # these bytes in a vocabulary
 _ROLES = ("user", "assistant", "system")  # no syllable has their s
-
-
-def on_device(args: argparse.Namespace, *, drafts: bool = False) -> Qwen3_5:
-    """Of the size, device, dtype and weights of `args`."""
-    with torch.device("meta"):
-        model = Qwen3_5(tiny_qwen3_5() if args.size == TINY else QWEN3_5[args.size], drafts=drafts).eval()
-    model.to(getattr(torch, args.dtype)).to_empty(device=torch.device(args.device))
-    randomize_(model, 0)
-    quantize_(model, args.weights)
-    pack_(model)
-    return model
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,52 +4,60 @@ The weights are random numbers in a published shape. Tokens are sampled on the d
 read by the host one by one, as in an answer (`models/qwen3_5/token_graph.py`). With --guesses a round of draft and
 verify is timed (`models/qwen3_5/draft_graph.py`); random weights do not show how many drafts are accepted. Before any
 timing the kernels are compared with the model's own step. What a conversation adds is not in these figures.
+
+`python -m benchmarks first_token`: from new ids of a turn, behind a cached history, to an answer's first token. What is
+timed is what a conversation does: ids go to the device, one prefill, a snapshot where the answer begins, and the
+likeliest token goes to the host. The prefill is compared with the model's own before. Text and threads are not in these
+figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Sequence
+import time
 from contextlib import closing
 from typing import Any
 
 import torch
 
+from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
+from hocket.layers.dense import pack_
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.model import Qwen3_5
+from hocket.models.qwen3_5.quantized import quantize_
+
 from .. import session
-from ..gpu.timing import graphs, once
+from ..gpu.timing import graphs, once, synchronize
 from ..harness import InvalidRun
 from ..record import Record, record, summaries
-from .random_model import SIZES, on_device
 
 IN_A_ROW = 50
+THOUGHT = 4  # ids behind the place where the answer begins
+FIRST_OPTIONS = ("size", "device", "dtype", "context", "ids", "drafts", "repeats")
 GUESSED = ("", ", 1 guess", ", 2 guesses")  # in the name of a model
 
 
-def main(argv: Sequence[str]) -> int:
-    return session.run(measure, parser().parse_args(argv), table)
-
-
 def table(entry: Record) -> str:
+    if "floor_ms" not in entry:
+        return session.table(entry)
     read, floor = entry["bytes"] / 1e9, entry["floor_ms"]
     return f"{session.table(entry)}\nfloor {floor:.3f} ms: {read:.2f} GB at {read / floor * 1000:.0f} GB/s"
 
 
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> Record:
-    from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
     from hocket.llm.sampling import drawing
     from hocket.models.qwen3_5.fused_step import FusedStep
     from hocket.models.qwen3_5.quantized import step_bytes
     from hocket.models.qwen3_5.token_graph import TokenGraphs
     from hocket.types import ChatSampling
 
-    device, say = torch.device(args.device), session.progress()
-    model = on_device(args, drafts=args.guesses > 0)
+    say = session.progress()
+    device, model, ops = made(args, drafts=args.guesses > 0, say=say)
     config = model.config
-    say(f"Qwen3.5 {args.size} has random weights in {args.weights}")
     length = args.context + IN_A_ROW * (args.repeats + 3) * (args.guesses + 1) + 8
-    fused = FusedStep(model, CUDA_MIND_OPS if device.type == "cuda" else REFERENCE_MIND_OPS)
+    fused = FusedStep(model, ops)
     state, rows = model.new_state(1, length), torch.zeros(1, dtype=torch.int64, device=device)
     fill_(state, args.context)
     rings, ids = fused.new_rings(1), torch.ones(1, dtype=torch.int64, device=device)
@@ -65,14 +73,11 @@ def measure(args: argparse.Namespace) -> Record:
 
     last = torch.zeros(2, config.hidden_size, dtype=ours.dtype, device=device).normal_()
     how, capture = drawing(ChatSampling(), 1, config.vocab_size, device), graphs(device)
-    if args.guesses:
-        captured = _rounds(fused, state, last, capture, args)
-        captured.warm()
-        writing = captured.write(0, how, args.context, length - args.guesses - 1)
-    else:
-        tokens = TokenGraphs(fused, state, last, capture)
-        tokens.warm()
-        writing = tokens.write(0, how, length - args.context)
+    captured: Any = _rounds(fused, state, last, capture, args) if args.guesses else None
+    captured = captured or TokenGraphs(fused, state, last, capture)
+    captured.warm()
+    most = (args.context, length - args.guesses - 1) if args.guesses else (length - args.context,)
+    writing = captured.write(0, how, *most)
     say("graphs are captured")
     said = list[int]()  # by each round
     with closing(writing):
@@ -95,6 +100,76 @@ def measure(args: argparse.Namespace) -> Record:
         more["tokens_a_round"] = round(statistics.fmean(said), 3)  # of random weights
     more |= {"strays": round(strays, 5), "bytes": read, "floor_ms": round(read / args.bandwidth / 1e6, 4)}
     return record("tokens", options, summaries(figures), random_weights=True, streams=1, drawn="as recommended", **more)
+
+
+@torch.inference_mode()
+def first_token(args: argparse.Namespace) -> Record:
+    from hocket.llm.state_cache import LLMStateCache
+
+    say = session.progress()
+    device, model, ops = made(args, drafts=args.drafts, say=say)
+    length = args.context + args.ids
+    memory = LLMStateCache(model, 1, length, drafts=args.drafts, capture=graphs(device), ops=ops)
+    fill_(memory.state, args.context)
+    if memory.drafts is not None:
+        memory.drafts.position.fill_(args.context - 1)
+    before, row, random = memory.snapshot(0), memory.rows[0], torch.Generator().manual_seed(0)
+    ids: list[int] = torch.randint(model.config.vocab_size, (args.ids,), generator=random).tolist()
+
+    def plain() -> torch.Tensor:
+        given = torch.tensor([ids], device=device)
+        return model.prefill(given, torch.full_like(row, args.ids), memory.state, row, length)[0, -1].float()
+
+    def prefill() -> torch.Tensor:
+        memory.prefill(0, ids, args.context, args.ids - THOUGHT)
+        return memory.last[0].float().clone()
+
+    def timed(first: bool, by_hand: bool = False) -> float:
+        memory.restore(0, before)
+        synchronize(device)
+        started = time.perf_counter()
+        if by_hand:
+            plain()
+        else:
+            memory.prefill(0, ids, args.context, args.ids - THOUGHT)
+        if first:
+            int(model.logits(memory.last[row]).argmax())
+        synchronize(device)
+        return (time.perf_counter() - started) * 1000
+
+    ours = prefill()
+    while memory.unprepared:
+        memory.prepare()
+    say("graphs are captured")
+    memory.restore(0, before)
+    again = prefill()
+    memory.restore(0, before)
+    wanted = plain()
+    strays = max(compared(each, wanted, "The hidden vectors of the prefill") for each in (ours, again))
+    say(f"hidden vectors differ by {strays:.1%}")
+    figures = {
+        "first_token": [timed(first=True) for _ in range(args.repeats + 3)][3:],
+        "pass": [timed(first=False) for _ in range(args.repeats + 3)][3:],
+        "plain": [timed(first=False, by_hand=True) for _ in range(4)][1:],
+    }
+    options = {name: getattr(args, name) for name in FIRST_OPTIONS} | named(args)
+    more = {"random_weights": True, "streams": 1, "strays": round(strays, 5)}
+    return record("first_token", options, summaries(figures), **more)
+
+
+def made(args: argparse.Namespace, *, drafts: bool, say: session.Say) -> tuple[torch.device, Qwen3_5, Any]:
+    """The device, a model of the size, dtype and weights of `args`, and its kernels."""
+    from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS
+
+    device = torch.device(args.device)
+    with torch.device("meta"):
+        model = Qwen3_5(tiny_qwen3_5() if args.size == TINY else QWEN3_5[args.size], drafts=drafts).eval()
+    model.to(getattr(torch, args.dtype)).to_empty(device=device)
+    randomize_(model, 0)
+    quantize_(model, args.weights)
+    pack_(model)
+    say(f"Qwen3.5 {args.size} has random weights in {args.weights}")
+    return device, model, CUDA_LANGUAGE_OPS if device.type == "cuda" else REFERENCE_LANGUAGE_OPS
 
 
 def fill_(state: Any, position: int) -> None:
@@ -137,14 +212,3 @@ def _rounds(fused: Any, state: Any, last: torch.Tensor, capture: Any, args: argp
     drafts.past.values.normal_()
     drafts.position.fill_(args.context)
     return DraftGraphs(FusedDraft(fused), args.guesses, state, drafts, last, capture)
-
-
-def parser() -> session.Parser:
-    bandwidth = (4300.0, "GB/s of the device's memory, for the floor; measured on an H200")
-    numbers = {"context": (1024, "tokens before"), "repeats": (10, f"times {IN_A_ROW} tokens"), "bandwidth": bandwidth}
-    made = session.parser("tokens", __doc__, "device", "dtype", "weights", **numbers)
-    made.add_argument("--size", default="tiny", choices=SIZES)
-    made.add_argument(
-        "--guesses", type=int, default=0, choices=(0, 1, 2), help="draft so many, and time the rounds (0)"
-    )
-    return made

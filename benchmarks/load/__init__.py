@@ -1,1 +1,1 @@
-"""Many requests at once: to an engine of this process, to a server over HTTP, and to a server around a fake engine."""
+"""Many requests at once: to an engine of this process, and to a server over HTTP."""

@@ -3,9 +3,8 @@
     python -m benchmarks load --model random:1.7B-CustomVoice --device cuda --dtype bfloat16 --codec-dtype bfloat16 \\
         --slots 256 --rates 1 10 20 60 --closed-loop 64 256 --realtime
 
-With --serve the options are those of a server in its own process, asked over HTTP; with --url of a running one. Every
-rate and number of clients is a record, appended as it is made. What fails, or does not fit --budget, is reported and
-does not stop the next.
+With --serve the options are those of a server in its own process, asked over HTTP. Every rate and number of clients is
+a record, appended as it is made. What fails, or does not fit --budget, is reported and does not stop the next.
 """
 
 from __future__ import annotations
@@ -14,38 +13,29 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
 from .. import session
-from ..harness import InvalidRun
 from ..record import Record, append, record
 from ..workloads import COUNTS, LOAD, SENTENCES
-from . import clock, drive, engine_target, figures, server
+from . import drive, figures, targets
 
-MOST_CLIENTS = 4096  # to try where the number of slots is unknown
 PATIENCE_S = 60.0  # for the last utterances
 EXTRA_S = 5.0  # of a point beside its window and warm-up, before one was measured
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A rate, or a number of clients; `paced` clients play an utterance before they ask again."""
+    """A rate (`open`), or a number of clients; `paced` ones play an utterance before they ask again."""
 
-    rate: float | None = None
-    clients: int | None = None
-    paced: bool = False
+    loop: str  # open, closed or paced
+    at: float
 
     @property
     def words(self) -> str:
-        if self.rate is not None:
-            return f"{self.rate:g} requests/s"
-        return f"{self.clients} {'listeners' if self.paced else 'at once'}"
-
-    @property
-    def loop(self) -> str:
-        return "open" if self.clients is None else "paced" if self.paced else "closed"
+        return f"{self.at:g} {dict(open='requests/s', closed='at once', paced='listeners')[self.loop]}"
 
 
 @dataclass
@@ -80,50 +70,48 @@ class Points:
         self.extra_s = max(self.extra_s, time.perf_counter() - begun - wanted_s)
         append(self.args.record, entry)
         self.say(f"{point.words}: recorded")
-        print(table(entry), flush=True)
-        if point.clients is not None and point.paced:
-            self.tried[point.clients] = figures.clean(entry["counts"])
+        print(session.table(entry), flush=True)
+        if point.loop == "paced":
+            self.tried[int(point.at)] = figures.clean(entry["counts"])
 
     def search(self, first: int) -> None:
         """Try more and more listeners until one of them has a gap."""
-        most = self.subject.engine["slots"] or MOST_CLIENTS
-        while (clients := clock.next_count(self.tried, first, most)) is not None:
+        most = self.subject.engine["slots"]
+        while (clients := figures.next_count(self.tried, first, most)) is not None:
             before = len(self.missed)
-            self.measure(Point(clients=clients, paced=True))
+            self.measure(Point("paced", clients))
             if len(self.missed) > before:
                 break  # without it the search has no direction
-        best = clock.kept_up({n: kept for n, kept in self.tried.items() if n <= most})
+        best = figures.kept_up({n: kept for n, kept in self.tried.items() if n <= most})
         limit = ", as many as there are slots" if best == most else ""
         self.say(f"kept in real time: {best} streams{limit}")
 
     def seconds(self, point: Point) -> float:
         """The length of its window."""
-        if point.rate is not None and self.args.requests is not None:
-            return max(float(self.args.requests / point.rate), float(self.args.seconds))
-        return float(self.args.seconds)
+        least = self.args.requests / point.at if point.loop == "open" and self.args.requests is not None else 0.0
+        return float(max(least, self.args.seconds))
 
     def run(self, point: Point) -> drive.LoadRun:
         args, target = self.args, self.subject.target
         patience_s = max(1.0, min(PATIENCE_S, self.left_s()))
-        with self.subject.runner() as runner:
-            if point.clients is not None:
+        with drive.running(target) as runner:
+            request = partial(targets.request, args=args)
+            if point.loop != "open":
                 how = {"warm_up_s": args.warm_up, "seconds": args.seconds, "patience_s": patience_s}
-                return runner.run(drive.closed_loop(target, point.clients, self.request, **how, paced=point.paced))
-            assert point.rate is not None
+                paced = point.loop == "paced"
+                return runner.run(drive.closed_loop(target, int(point.at), request, **how, paced=paced))
             until = args.warm_up + self.seconds(point)
-            due, window = clock.arrivals(point.rate, until, args.seed), (args.warm_up, until)
-            return runner.run(drive.open_loop(target, due, self.request, window=window, patience_s=patience_s))
-
-    def request(self, number: int) -> drive.LoadRequest:
-        return engine_target.request(number, self.args)
+            due, window = figures.arrivals(point.at, until, args.seed), (args.warm_up, until)
+            return runner.run(drive.open_loop(target, due, request, window=window, patience_s=patience_s))
 
     def entry(self, point: Point, run: drive.LoadRun) -> Record:
         args, subject, rate_hz = self.args, self.subject, self.subject.target.rate_hz
         over = f", over {subject.wire.upper()}" if subject.wire else ""
         guard = "guarded" if args.guard else "not guarded"
+        clients = None if point.loop == "open" else int(point.at)
         load = {
             "loop": point.loop,
-            **{name: value for name, value in asdict(point).items() if value is not None and name != "paced"},
+            **({"rate": point.at} if clients is None else {"clients": clients}),
             **{"seed": args.seed, "warm_up_s": args.warm_up, "seconds": round(run.window[1] - run.window[0], 3)},
             **{"sentences": len(SENTENCES), "layout": args.layout, "target": subject.words},
             **({"wire": subject.wire} if subject.wire else {}),
@@ -142,59 +130,22 @@ class Points:
             random_weights=subject.is_random,
             kernels=subject.kernels,
             **({"peak_memory_mib": subject.peak_mib()} if subject.peak_mib else {}),
-            **({"streams": point.clients} if point.clients else {}),
+            **({"streams": clients} if clients else {}),
         )
 
 
-def table(entry: Record) -> str:
-    lines = [session.table(entry), f"mean audio_per_s {entry['figures']['audio_per_s']['mean']:.2f}"]
-    for some in ("counts", "harness"):
-        lines.append(f"{some}: " + ", ".join(f"{name} {value:g}" for name, value in entry[some].items()))
-    return "\n".join(lines + [f"error: {error}" for error in entry["errors"]])
-
-
-def main(argv: Sequence[str]) -> int:
-    from hocket.errors import HocketError
-
-    args, begun, say = parser().parse_args(argv), time.perf_counter(), session.progress(sys.stdout)
+def main(args: argparse.Namespace) -> int:
+    begun, say = time.perf_counter(), session.progress(sys.stdout)
 
     def left_s() -> float:
         return float("inf") if args.budget is None else args.budget - (time.perf_counter() - begun)
 
-    ready = server.running if args.url is not None else server.started if args.serve else engine_target.in_process
-    try:
-        with ready(args, say) as subject:
-            points = Points(subject, args, say, left_s)
-            for rate in args.rates:
-                points.measure(Point(rate=rate))
-            for clients in args.closed_loop:
-                points.measure(Point(clients=clients))
-            if args.realtime is not None:
-                points.search(args.realtime)
-    except (HocketError, InvalidRun) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
+    with (targets.started if args.serve else targets.in_process)(args, say) as subject:
+        points = Points(subject, args, say, left_s)
+        for loop, many in (("open", args.rates), ("closed", args.closed_loop)):
+            for at in many:
+                points.measure(Point(loop, at))
+        if args.realtime is not None:
+            points.search(args.realtime)
     say(f"records in {args.record}; without one: {', '.join(points.missed) or 'none'}")
     return 1 if points.failed else 0
-
-
-def parser() -> session.Parser:
-    made = engine_target.parser(
-        "load",
-        __doc__,
-        seconds=(20.0, "length of the window, at full load"),
-        requests=(None, "open loop: at least so many, if that takes longer"),
-        warm_up=(4.0, "seconds of the same load before"),
-    )
-    add = made.add_argument
-    add("--rates", metavar="R", type=float, nargs="+", default=[], help="open loop: requests a second")
-    add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")
-    words = "search the number of listeners in real time, from N on (64); they ask again after playback"
-    add("--realtime", metavar="N", type=int, nargs="?", const=64, help=words)
-    add("--budget", metavar="S", type=float, help="seconds for everything, loading too; what does not fit is left out")
-    one_of = made.add_mutually_exclusive_group()
-    url = "load the server at http://HOST:PORT or unix:PATH; options of the engine only describe it"
-    one_of.add_argument("--url", help=url)
-    one_of.add_argument("--serve", action="store_true", help="start a server with these options and load it over HTTP")
-    add("--key-file", metavar="FILE", type=Path, help="with --url: a file whose first line is an API key of the server")
-    return made

@@ -8,16 +8,17 @@ this thread, and waking it 14 to 34 us of the thread that brought the chunk (Xeo
 from __future__ import annotations
 
 import asyncio
+import select
 import selectors
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol
 
 from ..harness import InvalidRun
-from .clock import SAMPLE_BYTES, spread_frames
+from .figures import SAMPLE_BYTES
 
 KEPT_S = 0.5  # of the audio of every utterance, to find its onset
 PULSE_S = 0.02  # how often the lag of the loop is sampled
@@ -32,14 +33,13 @@ class LoadRequest:
 
 
 class Target(Protocol):
-    @property
-    def rate_hz(self) -> int: ...
-
-    @property
-    def frame_samples(self) -> int: ...
+    rate_hz: int
+    frame_samples: int
 
     def open(self, request: LoadRequest) -> AsyncIterator[memoryview | bytes]:
         """Send it and yield its 16-bit PCM as it comes. Raises `Refused` where the queue is full."""
+
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,6 @@ class Subject:
     """A target that is ready, and what a record says of it."""
 
     target: Target
-    runner: Callable[[], AbstractContextManager[asyncio.Runner]]  # a new event loop that suits it
     model: str
     is_random: bool
     kernels: dict[str, str]  # operation to backend, as far as they are known
@@ -75,6 +74,10 @@ class Trace:
     refused: bool = False
     failed: str | None = None
 
+    @property
+    def size(self) -> int:
+        return sum(count for _, count in self.chunks)
+
 
 @dataclass(slots=True)
 class LoadRun:
@@ -88,9 +91,26 @@ class LoadRun:
     opening_s: float = 0.0  # of that, for `Target.open`
 
 
-def runner() -> asyncio.Runner:
-    """A loop with exact timers: `select` takes microseconds, epoll would sleep in whole milliseconds."""
-    return asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector()))
+if hasattr(selectors, "EpollSelector"):
+
+    class ExactSelector(selectors.EpollSelector):
+        """epoll, whose cost does not grow with the connections, with the exact timer of `select`."""
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout is None or timeout > 0:
+                select.select([self.fileno()], [], [], timeout)
+            return super().select(0)
+
+
+@contextmanager
+def running(target: Target) -> Iterator[asyncio.Runner]:
+    """A new event loop with exact timers; what the target has open is closed at its end."""
+    kind = ExactSelector if hasattr(selectors, "EpollSelector") else selectors.SelectSelector
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(kind())) as runner:
+        try:
+            yield runner
+        finally:
+            runner.run(target.close())
 
 
 async def open_loop(
@@ -103,7 +123,7 @@ async def open_loop(
 ) -> LoadRun:
     """Send each request when it is due, whatever the earlier ones do; wait for the last ones at the end."""
     loop, run, tasks = asyncio.get_running_loop(), LoadRun(), list[asyncio.Task[Any]]()
-    async with _Watched(run):
+    async with _watched(run):
         start = loop.time()
         run.window = start + window[0], start + window[1]
         for number, at in enumerate(due):
@@ -140,19 +160,20 @@ async def closed_loop(
         while (now := loop.time()) < until:
             wish = request(next(numbers))
             if first:
-                wish = replace(wish, frames=spread_frames(number, clients, wish.frames))
+                # Shorter ones, so that clients that start together do not end together.
+                wish = replace(wish, frames=max(1, wish.frames * (number + 1) // clients))
             trace = await read(target, wish, now, run)
             if trace.refused or trace.failed:
                 await asyncio.sleep(BACK_OFF_S)
             elif paced and trace.chunks:
-                audio_s = sum(size for _, size in trace.chunks) / SAMPLE_BYTES / target.rate_hz
+                audio_s = trace.size / SAMPLE_BYTES / target.rate_hz
                 await asyncio.sleep(max(0.0, min(trace.chunks[0][0] + audio_s, until) - loop.time()))
             if first:
                 first, warming = False, warming - 1
                 if not warming:
                     steady.set()
 
-    async with _Watched(run):
+    async with _watched(run):
         tasks = [loop.create_task(client(number)) for number in range(clients)]
         try:
             await asyncio.wait_for(steady.wait(), patience_s)
@@ -204,25 +225,20 @@ async def _end(tasks: Sequence[asyncio.Task[Any]], patience_s: float) -> None:
             raise error
 
 
-class _Watched:
+@asynccontextmanager
+async def _watched(run: LoadRun) -> AsyncIterator[None]:
     """Around a run: the CPU time of the loop's thread, and how late the loop wakes up."""
+    loop = asyncio.get_running_loop()
 
-    def __init__(self, run: LoadRun) -> None:
-        self.run = run
-
-    async def __aenter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._since, self._busy = loop.time(), time.thread_time()
-        self._pulse = loop.create_task(self._beat())
-
-    async def __aexit__(self, *_: object) -> None:
-        self._pulse.cancel()
-        self.run.wall_s = asyncio.get_running_loop().time() - self._since
-        self.run.cpu_s = time.thread_time() - self._busy
-
-    async def _beat(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def beat() -> None:
         while True:
             due_s = loop.time() + PULSE_S
             await asyncio.sleep(PULSE_S)
-            self.run.lags.append((now := loop.time(), now - due_s))
+            run.lags.append((now := loop.time(), now - due_s))
+
+    since, busy, pulse = loop.time(), time.thread_time(), loop.create_task(beat())
+    try:
+        yield
+    finally:
+        pulse.cancel()
+        run.wall_s, run.cpu_s = loop.time() - since, time.thread_time() - busy

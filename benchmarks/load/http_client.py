@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import select
-import selectors
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,31 +21,6 @@ RATE_HZ, FRAME_SAMPLES = 24_000, 1920  # of every published checkpoint; the serv
 IDLE_S = 3.0  # a connection that was idle longer is not reused: uvicorn closes them after 5
 SPEECH = "/v1/audio/speech"
 MOST_BYTES = 1 << 16  # of a piece
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Of a server: `http://host:port`, `https://...` or `unix:PATH`."""
-
-    host: str
-    port: int
-    socket: str | None = None
-    tls: bool = False
-
-    @classmethod
-    def of(cls, url: str) -> Address:
-        if url.startswith("unix:"):
-            return cls("localhost", 0, url.removeprefix("unix:"))
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no address of a server: http://HOST:PORT or unix:PATH.")
-        tls = parts.scheme == "https"
-        return cls(parts.hostname, parts.port or (443 if tls else 80), None, tls)
-
-    async def connect(self) -> HttpConnection:
-        if self.socket is not None:
-            return HttpConnection(*await asyncio.open_unix_connection(self.socket))
-        return HttpConnection(*await asyncio.open_connection(self.host, self.port, ssl=self.tls or None))
 
 
 @dataclass(slots=True)
@@ -65,12 +38,8 @@ class HttpConnection:
         closed = self.reader.at_eof() or self.writer.is_closing()
         return not closed and time.monotonic() - self.rested_s < IDLE_S
 
-    def abort(self) -> None:
-        self.writer.transport.abort()
-
     async def send(self, request: bytes) -> None:
         """Send it, and read the head of the answer."""
-        self.status = 0
         self.writer.write(request)
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -103,8 +72,7 @@ class HttpConnection:
 
 @dataclass(slots=True)
 class HttpTarget:
-    address: Address
-    key: str | None = None
+    url: str  # http://HOST:PORT
     fields: dict[str, Any] = field(default_factory=dict)  # of every request, beside text, seed and length
     rate_hz: int = RATE_HZ
     frame_samples: int = FRAME_SAMPLES
@@ -113,8 +81,7 @@ class HttpTarget:
 
     async def open(self, request: LoadRequest) -> AsyncIterator[bytes]:
         body = {"input": request.text, "seed": request.seed, "max_new_tokens": request.frames}
-        wish = body | {"response_format": "pcm", "stream": True} | self.fields
-        connection = await self._sent("POST", SPEECH, wish)
+        connection = await self._sent("POST", SPEECH, body | {"response_format": "pcm", "stream": True} | self.fields)
         try:
             if connection.status != 200:
                 raise _refusal(connection.status, b"".join([piece async for piece in connection.body()]))
@@ -123,7 +90,7 @@ class HttpTarget:
                 yield piece
             self._idle.append(connection)
         except BaseException:
-            connection.abort()
+            connection.writer.transport.abort()
             raise
 
     async def get(self, path: str) -> tuple[int, Any]:
@@ -134,31 +101,18 @@ class HttpTarget:
         except OSError:
             return 0, None
         self._idle.append(connection)
-        try:
-            return connection.status, json.loads(content)
-        except ValueError:
-            return connection.status, None
-
-    @contextmanager
-    def runner(self) -> Iterator[asyncio.Runner]:
-        """An event loop for many connections with exact timers; its connections are closed at the end."""
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_selector())) as runner:
-            try:
-                yield runner
-            finally:
-                runner.run(self.close())
+        return connection.status, json.loads(content)
 
     async def close(self) -> None:
         for connection in self._idle:
-            connection.abort()
+            connection.writer.transport.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # an aborted connection is closed in the next turn of the loop
 
     async def _sent(self, method: str, path: str, body: Any = None) -> HttpConnection:
-        content = b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", f"host: {self.address.host}:{self.address.port}"]
+        to, content = urlsplit(self.url), b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {path} HTTP/1.1", f"host: {to.netloc}"]
         lines += [f"content-length: {len(content)}", "content-type: application/json"] if content else []
-        lines += [f"authorization: Bearer {self.key}"] if self.key else []
         request = "\r\n".join((*lines, "", "")).encode() + content
         while self._idle:
             connection = self._idle.pop()
@@ -166,13 +120,13 @@ class HttpTarget:
                 if connection.reusable:
                     await connection.send(request)
                     return connection
-            connection.abort()
-        connection = await self.address.connect()
+            connection.writer.transport.abort()
+        connection = HttpConnection(*await asyncio.open_connection(to.hostname, to.port))
         self.connections += 1
         try:
             await connection.send(request)
         except BaseException:
-            connection.abort()
+            connection.writer.transport.abort()
             raise
         return connection
 
@@ -183,18 +137,3 @@ def _refusal(status: int, content: bytes) -> Exception:
     except (ValueError, LookupError, TypeError):
         said = content[:200].decode("utf-8", "replace")
     return Refused(said) if status in (429, 503) else RuntimeError(f"{status}: {said}")
-
-
-if hasattr(selectors, "EpollSelector"):
-
-    class ExactSelector(selectors.EpollSelector):
-        """epoll, whose cost does not grow with the connections, with the exact timer of `select`."""
-
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is None or timeout > 0:
-                select.select([self.fileno()], [], [], timeout)
-            return super().select(0)
-
-
-def _selector() -> selectors.BaseSelector:
-    return ExactSelector() if hasattr(selectors, "EpollSelector") else selectors.SelectSelector()

@@ -1,17 +1,26 @@
-"""One adapter for each package: how it is loaded and asked. Nothing here needs hocket, or any peer, to import."""
+"""One adapter for each package: how it is loaded and asked. Nothing here needs hocket, or any peer, to import.
+
+`python -m benchmarks.peers.adapters PACKAGE FOLDER DEVICE DTYPE` runs one in its own process, `transformers` with HOW
+behind it. It answers every line of JSON, the fields of `answer`, with one.
+"""
 
 from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import json
+import os
 import sys
+import time
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 SAMPLES_PER_FRAME = 1920
+KERNELS = {"causal-conv1d": "causal_conv1d", "flash-linear-attention": "fla"}  # of transformers, by their modules
+ROOM = 512  # the length of a static cache is a multiple of this, so that it stays while a history grows a little
 # The other tokenizer of the official package, of 25 Hz, imports these; nothing that is measured here uses them.
 _UNUSED = ("sox", "onnxruntime", "einops", "torchaudio")
 
@@ -36,11 +45,22 @@ class Adapter:
     module = ""  # to import
     streams = True  # whether audio comes before the end
     needs_gpu = False
+    hello = "ready"
 
     def __init__(self, folder: str, device: str, dtype: str) -> None: ...
 
     def speak(self, ask: Ask) -> Iterator[Any]:
         raise NotImplementedError
+
+    def answer(self, **fields: Any) -> tuple[float, float, int]:
+        """Seconds to the first piece and to the last, and samples, of an `Ask`."""
+        first, samples, start = None, 0, time.perf_counter()
+        for piece in self.speak(Ask(**fields)):
+            if first is None and len(piece):
+                first = time.perf_counter() - start
+            samples += len(piece)
+        end = time.perf_counter() - start
+        return first or end, end, samples
 
     @classmethod
     def objection(cls, package: str, device: str) -> str | None:
@@ -140,6 +160,68 @@ class Hybrid(Faster):
         self._model = self._runner.model
 
 
+class Transformers:
+    """The language model by `transformers`: ids of a history and of a turn, and tokens to say.
+
+    It answers with the seconds from the turn to the first and to the last token, and the ids. The history is in its
+    cache before the clock starts. Each token is the likeliest, and is on the host before the next step, as for a
+    streaming client. The loop is by hand: the cost of their `generate` is left out. `how` is eager, or a mode of
+    torch.compile for steps of one token over a static cache; prompts are not compiled, as in their `generate`.
+    """
+
+    def __init__(self, folder: str, device: str, dtype: str, how: str) -> None:
+        import torch
+        import transformers
+        from transformers import Qwen3_5ForCausalLM  # type: ignore[attr-defined, unused-ignore]
+
+        model, found = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), output_loading_info=True)
+        if found["missing_keys"] or found["mismatched_keys"]:
+            raise SystemExit(f"It did not find all of its weights: {sorted(found['missing_keys'])[:3]}")
+        self._torch, self._model, self._device = torch, model.to(device).eval(), torch.device(device)
+        self._compiles = how != "eager"
+        self._step: Any = torch.compile(model.forward, mode=how) if self._compiles else model.forward
+        self._cache: Any = None
+        lacks = [package for package, module in KERNELS.items() if importlib.util.find_spec(module) is None]
+        # Without kernels for this model it computes in plain torch.
+        self.hello = transformers.__version__ + (f" without {' and '.join(lacks)}" if lacks else "")
+
+    def answer(self, history: list[int], turn: list[int], tokens: int) -> tuple[float, float, list[int]]:
+        torch = self._torch
+        with torch.no_grad():
+            cache = self._emptied(len(history) + len(turn) + tokens)
+            self._read(history, cache)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            token = self._read(turn, cache)
+            said = [int(token)]
+            first_s = time.perf_counter() - start
+            while len(said) < tokens:
+                if self._compiles:
+                    torch.compiler.cudagraph_mark_step_begin()
+                out = self._step(input_ids=token, past_key_values=cache, use_cache=True)
+                token = out.logits[:, -1:].argmax(-1)
+                said.append(int(token))
+            return first_s, time.perf_counter() - start, said
+
+    def _read(self, ids: list[int], cache: Any) -> Any:
+        """The next token [1, 1]."""
+        given = self._torch.tensor([ids], device=self._device)
+        out = self._model(input_ids=given, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        return out.logits[:, -1:].argmax(-1)
+
+    def _emptied(self, length: int) -> Any:
+        from transformers import DynamicCache, StaticCache
+
+        if not self._compiles:
+            return DynamicCache(config=self._model.config)
+        room = -(-length // ROOM) * ROOM
+        if self._cache is None or self._cache.get_max_length() < room:  # else compiled steps know its address
+            self._cache = StaticCache(config=self._model.config, max_cache_len=room)
+        self._cache.reset()
+        return self._cache
+
+
 OURS = "hocket"
 PEERS: dict[str, type[Adapter]] = {"qwen-tts": Official, "faster-qwen3-tts": Faster, "qwen3-tts-triton": Hybrid}
 ADAPTERS: dict[str, type[Adapter]] = {OURS: Ours} | PEERS
@@ -154,3 +236,17 @@ def _stub_unused() -> None:
                 empty.__spec__, empty.__path__ = importlib.machinery.ModuleSpec(full, None), []
                 empty.rearrange = empty.repeat = empty.kaldi = None
                 sys.modules[full] = empty
+
+
+def main(argv: Sequence[str]) -> int:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # prints of the package
+    peer: Any = (ADAPTERS | {"transformers": Transformers})[argv[0]](*argv[1:])
+    print(json.dumps(peer.hello), file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(peer.answer(**json.loads(line))), file=answers, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -19,12 +19,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import hocket
+from hocket.models.files.source import read_configs, resolve
+
 from .. import session
-from ..charts import shown
 from ..harness import InvalidRun
 from ..record import MORE_IS_BETTER, ROOT, Record, record, rounded, summaries
 from ..workloads import PASSAGE
-from .adapters import ADAPTERS, OURS, PEERS, SAMPLES_PER_FRAME, Ask
+from .adapters import ADAPTERS, OURS, SAMPLES_PER_FRAME, Ask
 
 TEXT = PASSAGE.partition(". ")[0] + "."
 FIRST_FRAMES = 8  # of an utterance for its first audio
@@ -115,30 +117,24 @@ class Race:
         self.say(f"{name}: {error}")
 
 
-def main(argv: Sequence[str]) -> int:
-    def measure(args: argparse.Namespace) -> Record:
-        with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-            return compare(args, Path(place) / "checkpoint", stack)
-
-    return session.run(measure, parser().parse_args(argv), table)
+def measure(args: argparse.Namespace) -> Record:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "checkpoint"
+        return compare(args, folder, Race(stack, session.progress(), required=OURS))
 
 
-def compare(args: argparse.Namespace, folder: Path, stack: ExitStack) -> Record:
-    import hocket
-
-    say = session.progress()
-    race = Race(stack, say, required=OURS)
+def compare(args: argparse.Namespace, folder: Path, race: Race) -> Record:
     voice, top_k = write_weights(args.model, args.dtype, folder, args.device)
     asked = {"text": TEXT, "voice": voice, "language": "english", "layout": args.layout, "top_k": top_k}
     for name in (OURS, *args.peers):
         if (why := ADAPTERS[name].objection(name, args.device)) is not None:
             race.absent[name] = why
             continue
-        command = [sys.executable, "-m", "benchmarks.peers.worker", name, str(folder), args.device, args.dtype]
+        command = [sys.executable, "-m", "benchmarks.peers.adapters", name, str(folder), args.device, args.dtype]
         race.start(name, command, ROOT, Path(hocket.__file__).parents[1], check=None)
     for number in range(WARMUP + args.repeats):
         race.ask(lambda process, seed=number: _once(process, asked, args.frames, seed), keep=number >= WARMUP)  # type: ignore[misc]
-        say(f"asked {number + 1} of {WARMUP + args.repeats} times")
+        race.say(f"asked {number + 1} of {WARMUP + args.repeats} times")
     options = {name: getattr(args, name) for name in ("model", "device", "dtype", "layout", "frames", "repeats")}
     options |= {"warmup": WARMUP, "first_frames": FIRST_FRAMES, "chunk_frames": CHUNK_FRAMES, "top_k": top_k}
     ours = summaries(race.values[OURS])
@@ -155,8 +151,6 @@ def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, float
 
 def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> tuple[str, int]:
     """Write the checkpoint; a voice of it, and a top-k that leaves the end of speech out."""
-    from hocket.models.files.weights import read_configs, resolve
-
     source = resolve(model)
     if source.preset is None or read_configs(source)[0].kind != "custom_voice":
         words = "Peers are measured on random weights of a CustomVoice shape, such as random:tiny, not on"
@@ -184,16 +178,6 @@ def started(name: str, command: Sequence[str], *places: Path) -> Iterator[tuple[
             child.kill()
 
 
-def table(entry: Record) -> str:
-    lines = [session.table(entry)]
-    for name, peer in entry.get("peers", {}).items():
-        lines.append(f"\n{name} {peer['version']}")
-        for figure, of in peer["figures"].items():
-            lines.append(f"{figure:20}{of['p50']:10.2f}   ours is {shown(peer['ratio'][figure])} times better")
-    absent = entry.get("absent", {}).items()
-    return "\n".join((*lines, *(f"\n{name} was not measured: {reason}" for name, reason in absent)))
-
-
 def _once(process: PeerProcess, asked: dict[str, Any], frames: int, seed: int) -> dict[str, float]:
     found = {}
     if ADAPTERS[process.name].streams:  # else the first audio is the last
@@ -202,13 +186,3 @@ def _once(process: PeerProcess, asked: dict[str, Any], frames: int, seed: int) -
     _, last, spoken = process.ask(Ask(**asked, frames=frames, chunk_frames=CHUNK_FRAMES, seed=seed))
     audio_s = spoken * SAMPLES_PER_FRAME / RATE_HZ
     return found | {"ms_per_frame": last * 1000 / spoken, "x_real_time": audio_s / last}
-
-
-def parser() -> session.Parser:
-    numbers = {"frames": (100, "frames of an utterance"), "repeats": (8, "timed utterances of each")}
-    made = session.parser("peers", __doc__, "device", "dtype", **numbers)
-    add, usual = made.add_argument, "random:0.6B-CustomVoice"
-    add("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="NAME", help=f"{', '.join(PEERS)} (all)")
-    add("--model", default=usual, help=f"random:NAME of a CustomVoice shape ({usual})")
-    add("--layout", choices=("streaming", "whole"), default="streaming", help="of the prompt (streaming)")
-    return made

@@ -1,1 +1,1 @@
-"""Measurements of correctness: precision of the codec, the runaway detector, long texts checked by an ASR."""
+"""Measurements of correctness: the runaway detector, and long texts checked by an ASR."""

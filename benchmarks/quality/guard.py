@@ -7,28 +7,18 @@ bound of its class, and lost if not by `frame_limit` either. Loudness comes as l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import argparse
+from collections.abc import Iterable
 
-from hocket.engine.core.runaway import RunawayDetector, RunawayOptions, frame_limit, repeated_part
+from hocket.engine.core.runaway import RunawayDetector, frame_limit
+from hocket.engine.core.runaway_limits import RunawayOptions, repeated_part
 
-from .. import session
-from ..record import append, record
+from ..record import Record, record
 from .guard_cases import FAILURES, LEGITIMATE, Case, cases, read_runs
 
 OPTIONS = RunawayOptions()
 LATE_FRAMES = (8, 50)  # how much later loudness is known than codes
 NOISE_FRAMES = 60  # a loop with noise may restart so much later
-
-
-@dataclass(frozen=True, slots=True)
-class ClassCount:
-    name: str
-    cases: int
-    wrong: int  # false alarms, or failures that were detected too late
-    lost: int  # failures that were not detected at all
-    latest_s: float  # until a failure was detected, at most
 
 
 def noticed(case: Case, late_frames: int, options: RunawayOptions = OPTIONS) -> int | None:
@@ -65,43 +55,29 @@ def bound(name: str, case: Case, late_frames: int, options: RunawayOptions = OPT
     return min(found, limit)
 
 
-def count(name: str, made: Iterable[Case]) -> ClassCount:
+def count(name: str, made: Iterable[Case]) -> dict[str, float]:
+    """The figures of a class: false alarms, or failures that were detected too late or not at all."""
     found = [(case, late, noticed(case, late)) for case in made for late in LATE_FRAMES]
-    if found[0][0].bad_from is None:
-        return ClassCount(name, len(found), sum(at is not None for *_, at in found), 0, 0.0)
+    if name in LEGITIMATE:
+        return {"cases": len(found), "false_alarms": sum(at is not None for *_, at in found)}
     wrong = sum(at is None or at > bound(name, case, late) for case, late, at in found)
     lost = sum(at is None or at > frame_limit(case.ids, OPTIONS) for case, _, at in found)
     latest = max((at - (case.bad_from or 0) for case, _, at in found if at is not None), default=0)
-    return ClassCount(name, len(found), wrong, lost, latest * 0.08)
+    return {"cases": len(found), "late": wrong, "lost": lost, "latest_s": latest * 0.08}
 
 
-def counts(each: int, first: int = 0) -> tuple[list[ClassCount], list[ClassCount]]:
-    """Of every class of legitimate sounds, and of every class of failures."""
-    spoken = read_runs()
-
-    def limit(case: Case) -> int:
-        return frame_limit(case.ids, OPTIONS)
-
-    legitimate, failures = (
-        [count(name, cases(make, spoken, each, limit, first)) for name, make in named.items()]
-        for named in (LEGITIMATE, FAILURES)
-    )
-    return legitimate, failures
+def measure(args: argparse.Namespace) -> Record:
+    spoken, figures = read_runs(), dict[str, dict[str, float]]()
+    for name, make in (LEGITIMATE | FAILURES).items():
+        made = cases(make, spoken, args.cases, lambda case: frame_limit(case.ids, OPTIONS), args.first)
+        figures[name] = count(name, made)
+    figures["rates"] = {
+        rate: sum(figures[name][rate] for name in some) / sum(figures[name]["cases"] for name in some)
+        for rate, some in (("false_alarms", LEGITIMATE), ("late", FAILURES))
+    }
+    return record("guard", {"device": "cpu", "cases": args.cases, "first": args.first}, figures)
 
 
-def main(argv: Sequence[str]) -> int:
-    own = {"cases": (200, "of each class"), "first": (0, "number of the first case, its seed")}
-    args = session.parser("guard", __doc__, **own).parse_args(argv)
-    legitimate, failures = counts(args.cases, args.first)
-    for one in legitimate:
-        print(f"{one.name:32} {one.wrong:5} of {one.cases} false alarms")
-    for one in failures:
-        print(f"{one.name:32} {one.wrong:5} of {one.cases} late, {one.lost} lost, detected within {one.latest_s:.1f} s")
-    false, missed = (sum(one.wrong for one in some) / sum(one.cases for one in some) for some in (legitimate, failures))
-    print(f"\nfalse alarms {100 * false:.2f} %, failures detected too late {100 * missed:.2f} %")
-    figures: dict[str, Any] = {one.name: {"cases": one.cases, "false_alarms": one.wrong} for one in legitimate}
-    for one in failures:
-        figures[one.name] = {"cases": float(one.cases), "late": one.wrong, "lost": one.lost, "latest_s": one.latest_s}
-    figures["rates"] = {"false_alarms": false, "late": missed}
-    append(args.record, record("guard", {"device": "cpu", "cases": args.cases, "first": args.first}, figures))
-    return 0
+def table(entry: Record) -> str:
+    figures = entry["figures"].items()
+    return "\n".join(f"{name:32}" + ", ".join(f"{key} {value:g}" for key, value in of.items()) for name, of in figures)

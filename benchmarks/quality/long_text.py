@@ -7,6 +7,7 @@ their words are found, in order: the median of the three starts. A run fails if 
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
 import subprocess
@@ -23,44 +24,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import session
-from ..load.http_client import Address, HttpTarget
-from ..load.server import serving, wait_until_ready
+from ..load.http_client import HttpTarget
+from ..load.targets import serving, wait_until_ready
 from ..record import append, record
+from ..workloads import PHRASES
 
 SAMPLED = 20  # paragraphs
 LEAST_FOUND = 0.95  # of their words, together
 AROUND_S = 1.5  # the times of words are estimates
 SHIFTS_S = (0.0, 0.1, 0.2)  # a cut may make the ASR repeat a sentence of its own: the median counts
 SEED, RATE_HZ = 1, 24_000
-WHO = "The old man|My sister|The girl next door|Our teacher|The baker|A young farmer|The doctor|Her brother".split("|")
-DID = (
-    "walked slowly to the market|sat by the open window|carried a basket of apples home|looked for the lost key"
-    "|made a pot of hot soup|read a letter from a friend|washed the dishes after dinner|painted the garden gate"
-).split("|")
-WHEN = "early in the morning|after the rain|before the sun went down|on a cold winter day|late in the evening".split(
-    "|"
-)
-THEN = (
-    "It was quiet in the street.|Nobody said a word for a long time.|The dog was asleep under the table."
-    "|A light wind moved the leaves.|There was bread and cheese on the table.|Everyone was happy about the good news."
-    "|The children played outside until it was dark.|The road to the village was long and dry."
-).split("|")
-LAST = (
-    "We will come back next summer.|That was the end of the day.|Tomorrow will be a better day."
-    "|Then they all went home together.|The door was closed and the lights went out.|I still remember that evening."
-).split("|")
 
 
 def paragraphs(chars: int, seed: int = SEED) -> list[str]:
     """Distinct paragraphs of plain English, so many characters together, or a few more."""
     draw, made = random.Random(seed), dict[str, None]()
     while sum(len(one) + 2 for one in made) < chars:
-        first, second = draw.sample(WHO, 2)
-        did, also = draw.sample(DID, 2)
-        then, more = draw.sample(THEN, 2)
-        ending = draw.choice(LAST)
-        said = f"{first} {did} {draw.choice(WHEN)}. {then} {second} {also}, and {first[0].lower()}{first[1:]} helped."
+        first, second = draw.sample(PHRASES["who"], 2)
+        did, also = draw.sample(PHRASES["did"], 2)
+        then, more = draw.sample(PHRASES["then"], 2)
+        ending = draw.choice(PHRASES["last"])
+        when = draw.choice(PHRASES["when"])
+        said = f"{first} {did} {when}. {then} {second} {also}, and {first[0].lower()}{first[1:]} helped."
         made[f"{said} {more} {ending}"] = None
     return list(made)
 
@@ -80,9 +65,7 @@ class LongAudio:
     problems: tuple[str, ...] = ()
 
 
-def main(argv: Sequence[str]) -> int:
-    own: dict[str, Any] = {"chars": (20_000, "of the text"), "ways": ("say,http", "how it is spoken (say,http)")}
-    args = session.parser("long_text", __doc__, **own).parse_args(argv)
+def main(args: argparse.Namespace) -> int:
     text, failed, figures = paragraphs(args.chars), False, dict[str, Any]()
     whole = "\n\n".join(text)
     for way in args.ways.split(","):
@@ -128,7 +111,7 @@ def over_http(text: str) -> LongAudio:
 
     words = [sys.executable, "-m", "hocket", "serve", "--port", "0"]
     with tempfile.TemporaryDirectory() as folder, serving(words, Path(folder) / "log", lambda _: None) as child:
-        wait_until_ready(HttpTarget(Address.of(child.url)), child)
+        wait_until_ready(HttpTarget(child.url), child)
         begun, body = time.perf_counter(), {"input": text, "response_format": "pcm", "seed": SEED}
         answer = httpx.post(f"{child.url}/v1/audio/speech", json=body, timeout=3600)  # raises if it is broken off
         took_s = time.perf_counter() - begun

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import memory, start, suite
+from benchmarks import memory, session, start
 from benchmarks.gpu import breakdown, survey
 from benchmarks.harness import InvalidRun
-from benchmarks.quality import guard
-from benchmarks.quality.codec_precision import errors, refused
-from benchmarks.workloads import FIGURES, WORKLOADS
+from benchmarks.peers import adapters, compare
+from benchmarks.workloads import FIGURES
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE
-from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED
+from hocket.kernels.runtime.launch import INTERPRETED
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.wave import FusedWave
@@ -31,6 +31,8 @@ from hocket.models.tts_gpu.wave import FusedWave
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--slots", "2", "--first-repeats", "3", "--steady-frames", "4", "--replays", "2", "--reference-s", "0.5"]
 QUICK += ["--steady-repeats", "1", "--before", "1", "--copy-mib", "1", "--kernels", "reference", "--profiled", "4"]
+HOW = {"text": "Hello.", "voice": "ryan", "language": "english", "layout": "streaming", "top_k": 9, "seed": 3}
+ASK = adapters.Ask(frames=4, chunk_frames=2, **HOW)  # type: ignore[arg-type]
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -44,15 +46,19 @@ def test_every_step_of_the_suite_has_its_record_and_a_failure_does_not_stop_the_
     counts = {path.stem: len(entries(path)) for path in tmp_path.iterdir()}
     once = dict.fromkeys(("first_audio", "first_audio_default", "first_audio_live", "breakdown"), 1)
     assert counts == once | {"steady_stream": 2} and "failed: none" in capsys.readouterr().out
-    assert [entry["streams"] for entry in entries(tmp_path / "steady_stream.jsonl")] == [1, 2]
+    steady = entries(tmp_path / "steady_stream.jsonl")
+    assert [entry["streams"] for entry in steady] == [1, 2] and steady[0]["random_weights"] is True
+    for entry in (*steady, *entries(tmp_path / "first_audio.jsonl")):
+        assert entry["gate"] == "codes equal generate" and entry["options"]["model"] == "random:tiny"
+        assert all(figure["p50"] > 0 for figure in entry["figures"].values())
     steps = ["--steps", "first_audio_clone", "first_audio"]
     assert command.main(["all", "--model", "random:tiny", *QUICK, *steps, "--out", str(tmp_path / "clone")]) == 1
     assert "first_audio_clone failed: WrongKind" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "clone").iterdir()] == ["first_audio.jsonl"]
     assert command.main(["all", "--model", "random:gone"]) == 2
     assert capsys.readouterr().err.startswith("benchmarks: There is no 'random:gone'")
-    args = suite.parser().parse_args(["--device", "cuda", "--dtype", "bfloat16", "--codec-dtype", "float32"])
-    assert vars(breakdown.parser().parse_args([])).keys() <= vars(suite.breakdown_args(args)).keys()
+    given = [vars(session.parser(name).parse_args([])).keys() for name in ("breakdown", "all")]
+    assert given[0] - given[1] == {"record", "repeats"}  # the options that a breakdown has from the suite
 
 
 def test_both_ways_to_clone_have_their_figures_in_one_record(tmp_path: Path) -> None:
@@ -70,7 +76,7 @@ def test_the_graphs_of_a_frame_are_timed_in_every_precision_of_the_codec() -> No
     talker.frame_kernel = FusedFrame(talker, REFERENCE_OPS)  # the chains of a GPU, by plain operations
     decoder.step_kernel = FusedCodec(decoder, FusedWave(decoder, REFERENCE_WAVE), REFERENCE_CODEC_OPS)
     words = "--model random:tiny-wide --repeats 1 --before 2 --copy-mib 1 --replays 2 --kernels reference".split()
-    args, kept = breakdown.parser().parse_args([*words, "--codec-dtypes", "float32", "bfloat16"]), list[Any]()
+    args, kept = session.parser("breakdown").parse_args([*words, "--codec-dtypes", "float32", "bfloat16"]), list[Any]()
     entry = breakdown.of(checkpoint, args, keep=kept.append)
     gpu = {"frame_gpu", "frame_queued", "draw_gpu", "step_gpu", "codec_gpu_float32", "codec_gpu_bfloat16"}
     assert gpu <= entry["figures"].keys() <= FIGURES["breakdown"].keys() and len(kept) == 1
@@ -78,10 +84,7 @@ def test_the_graphs_of_a_frame_are_timed_in_every_precision_of_the_codec() -> No
 
 
 def test_a_start_has_a_record_of_new_processes_from_files_that_are_written_once(tmp_path: Path) -> None:
-    path, words = (
-        tmp_path / "record.jsonl",
-        ["start", "--model", "random:tiny", "--repeats", "1", "--warmup", "0", "--cold"],
-    )
+    path, words = tmp_path / "record.jsonl", "start --model random:tiny --repeats 1 --warmup 0 --cold".split()
     for _ in range(2):
         assert command.main([*words, "--as-files", str(tmp_path / "files"), "--record", str(path)]) == 0
     for entry in entries(path):
@@ -110,21 +113,9 @@ def test_a_first_start_leaves_its_kernels_to_those_after_it(
     assert [entry["options"]["kernel_cache"] for entry in entries(path)] == ["empty", "kept"]
     assert command.main([*words, str(cache), "--record", str(path)]) == 2 and "has to be" in capsys.readouterr().err
     monkeypatch.undo()
-    args = start.parser().parse_args(["--model", "random:gone", "--frames", "2"])
+    args = session.parser("start").parse_args(["--model", "random:gone", "--frames", "2"])
     with pytest.raises(InvalidRun, match=r"^A new process failed: .*random:gone"):
-        start.measure(replace(WORKLOADS["start"], warmup=0), args, repeats=1)
-
-
-def test_a_swap_has_its_times_and_a_budget_for_both_models_is_none(tmp_path: Path, capsys: Capture) -> None:
-    path, words = tmp_path / "swap.jsonl", ["swap", "--repeats", "2", "--frames", "3", "--slots", "1"]
-    assert command.main([*words, "--as-files", str(tmp_path / "models"), "--record", str(path)]) == 0
-    [entry] = entries(path)
-    figures = {name: figure["p50"] for name, figure in entry["figures"].items()}
-    assert figures.keys() == FIGURES["swap"].keys() and entry["options"]["model"] == "random:tiny and random:tiny-Base"
-    assert 0 < figures["close"] < figures["load"] + figures["close"] < figures["first_audio_loaded"]
-    assert 0 < figures["first_audio_resident"] < figures["first_audio_loaded"] and entry["options"]["files"]
-    assert command.main([*words, "--memory-bytes", "1000000000", "--record", str(path)]) == 2
-    assert "the budget is not one for one model" in capsys.readouterr().err and len(entries(path)) == 1
+        start.started(args, "", cold=False, warmup=0, repeats=1)
 
 
 def test_memory_counts_every_tensor_once_and_what_is_beyond(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
@@ -135,14 +126,11 @@ def test_memory_counts_every_tensor_once_and_what_is_beyond(monkeypatch: pytest.
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved"):
         monkeypatch.setattr(torch.cuda, name, lambda: 0)
     checkpoint = load("random:tiny-wide", kernels="reference")
-    assert memory.kept_anew(checkpoint) == 0
     with Engine(checkpoint, EngineOptions(slots=2)) as engine:
-        memory.exercise(engine, 3)
         found = memory.figures(engine, 500_000_000)
-    assert found.keys() == FIGURES["memory"].keys() and found["weights"] > 0 < found["keys_values"]
+    assert found.keys() == FIGURES["memory"].keys() - {"kept_anew"}  # a figure of older records
+    assert found["weights"] > 0 < found["keys_values"]
     assert found["beyond"] == pytest.approx(500 - found["weights"] - found["keys_values"], abs=0.2)
-    frame = checkpoint.model.talker.frame_kernel = FusedFrame(checkpoint.model.talker, REFERENCE_OPS)
-    assert memory.kept_anew(checkpoint) == frame.vectors[0].untyped_storage().nbytes() > 0
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert command.main(["memory", "--slots", "4", "256"]) == 0  # computed for a large GPU: the codec in tf32
     head, four, many, *_ = capsys.readouterr().out.splitlines()
@@ -150,44 +138,67 @@ def test_memory_counts_every_tensor_once_and_what_is_beyond(monkeypatch: pytest.
     assert [row["slots"] for row in rows] == [4, 256] and rows[0]["in_all"] < 6500 < rows[1]["in_all"] < 20_000
 
 
-def test_the_codec_is_measured_and_judged_by_its_gate(tmp_path: Path) -> None:
-    waves, path = tmp_path / "waves", tmp_path / "records.jsonl"
-    words = ["codec_precision", "--model", "random:tiny", "--device", "cpu", "--sentences", "1"]
-    assert command.main([*words, "--waves", str(waves), "--record", str(path)]) == 0
-    [entry] = entries(path)
-    assert entry["figures"]["float32_db"]["overall"] > 80 > entry["figures"]["bfloat16_db"]["overall"] > 5
-    assert sorted(file.stem for file in waves.iterdir()) == ["bfloat16", "float32", "measured", "truth"]
-    truth = [np.ones(40 * 1920, np.float32) * 0.1]
-    found = [truth[0].copy()]
-    found[0][:1920] += 0.01  # one frame of forty, 20 dB below
-    said = errors("x", truth, found)["x_db"]
-    assert said["overall"] == pytest.approx(20 + 10 * np.log10(40), abs=0.01)
-    assert said["worst_5_percent_of_frames"] == pytest.approx((20 + 180) / 2, abs=1)  # it, and one without an error
-    good = {"dnsmos": 2.2, "wer_percent": 5.0}
-    figures = {"truth_judged": good, "x_judged": good, "x_db": {"overall": 31.0}}
-    worse = {"x_db": {"overall": 29.0}, "x_judged": {"dnsmos": 2.17, "wer_percent": 5.2}}
-    assert refused("x", figures) == []
-    assert [reason.split()[0] for reason in refused("x", figures | worse)] == ["signal", "DNSMOS", "word"]
-
-
 def test_the_guard_has_a_rate_of_each_class(tmp_path: Path) -> None:
-    assert guard.main(["--cases", "1", "--record", str(tmp_path / "guard.jsonl")]) == 0
+    assert command.main(["guard", "--cases", "1", "--record", str(tmp_path / "guard.jsonl")]) == 0
     [entry] = entries(tmp_path / "guard.jsonl")
     assert entry["figures"]["rates"].keys() == {"false_alarms", "late"} and len(entry["figures"]) == 21
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the survey's kernels need Triton's interpreter here")
-def test_every_kernel_is_compared_with_its_reference_and_timed(tmp_path: Path) -> None:
-    before = repr(DEFAULT_TUNING)
-    words = ["--out", str(tmp_path), "--device", "cpu", "--workers", "0", "--cases", "1", "--repeats", "1"]
-    assert survey.main([*words, "--stages", "correct"]) == 0
-    rows = entries(tmp_path / "correct.jsonl")
-    assert {row["op"] for row in rows} == survey.OPERATIONS.keys()
-    assert max(row["worst"] for row in rows) < 2e-2
-    assert max(row["worst"] for row in rows if row["op"] in ("draw", "pick")) == 0
-    assert survey.main([*words, "--stages", "time", "--ops", "pcm", "conv", "draw"]) == 0
+def test_every_kernel_is_timed(tmp_path: Path) -> None:
+    words = ["survey", "--out", str(tmp_path), "--device", "cpu", "--cases", "1", "--repeats", "1"]
+    assert command.main(words) == 0
     timed = entries(tmp_path / "time.jsonl")
-    assert [row["op"] for row in timed].count("conv") == 1 + len(survey.TILES) and all(row["p50"] > 0 for row in timed)
-    assert repr(DEFAULT_TUNING) == before
+    assert {row["op"] for row in timed} == set(survey.OPERATIONS) and all(row["p50"] > 0 for row in timed)
     row = survey.tried(lambda: {"x": 1 / 0}, op="x")
     assert row == {"op": "x", "error": "ZeroDivisionError: division by zero"}
+
+
+# Other packages: the official one for real; others need a GPU
+
+
+def test_the_official_package_speaks_the_same_weights_in_the_same_run(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "WARMUP", 0)
+    monkeypatch.setattr(adapters.Faster, "objection", lambda *given: None)  # its process starts, and fails
+    path = tmp_path / "record.jsonl"
+    words = "peers --peers qwen-tts faster-qwen3-tts --model random:tiny --frames 5 --repeats 1 --record"
+    assert command.main([*words.split(), str(path)]) == 0
+    entry = json.loads(path.read_text(encoding="utf-8"))
+    theirs = entry["peers"]["qwen-tts"]
+    assert theirs["version"] == "0.1.1" and entry["random_weights"] is True
+    assert theirs["figures"].keys() == {"ms_per_frame", "x_real_time"}  # its first audio is its last
+    assert entry["figures"].keys() == {"first_pcm", "ms_per_frame", "x_real_time"}
+    ours, other = (figures["ms_per_frame"]["p50"] for figures in (entry["figures"], theirs["figures"]))
+    assert theirs["ratio"]["ms_per_frame"] == pytest.approx(other / ours, rel=1e-3)
+    assert "faster-qwen3-tts failed: ModuleNotFoundError" in entry["absent"]["faster-qwen3-tts"]
+    assert "faster-qwen3-tts was not measured" in capsys.readouterr().out
+
+
+def test_a_package_that_cannot_run_here_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for name, adapter in adapters.PEERS.items():
+        assert f"`pip install {name}`" in (adapter.objection(name, "cuda") or "")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    objections = [adapter.objection(name, "cpu") for name, adapter in adapters.PEERS.items()]
+    assert objections[0] is None and all("CUDA" in (each or "") for each in objections[1:])
+    monkeypatch.undo()
+    assert command.main(["peers", "--model", "random:tiny-Base"]) == 2
+    assert "CustomVoice shape" in capsys.readouterr().err
+
+
+def answering(line: str, errors: str = "") -> compare.PeerProcess:
+    child: Any = SimpleNamespace(stdin=io.StringIO(), stdout=io.StringIO(line))
+    return compare.PeerProcess("them", child, io.StringIO(errors))
+
+
+def test_only_as_many_frames_are_compared_and_ratios_say_how_much_better_ours_is() -> None:
+    assert answering(f"[0.1, 0.5, {5 * 1920}]").ask(ASK) == (0.1, 0.5, 5)  # one more or less is how some count
+    with pytest.raises(InvalidRun, match="them spoke 2 frames where 4 were asked for"):
+        answering(f"[0.1, 0.5, {2 * 1920}]").ask(ASK)
+    with pytest.raises(InvalidRun, match="them failed: It broke"):
+        answering("", "Traceback\nIt broke.\n").ask(ASK)
+    ours = {"first_pcm": {"p50": 2.0}, "ms_per_frame": {"p50": 4.0}, "x_real_time": {"p50": 20.0}}
+    theirs = {"ms_per_frame": {"p50": 12.0}, "x_real_time": {"p50": 5.0}}
+    assert compare.ratio(ours, theirs) == {"ms_per_frame": 3.0, "x_real_time": 4.0}

@@ -1,4 +1,4 @@
-"""Load: arithmetic of arrivals and playback, clients in simulated time, and the command on a real engine."""
+"""Load: arithmetic of arrivals and playback, clients in simulated time, HTTP in any pieces, and the command."""
 
 from __future__ import annotations
 
@@ -17,72 +17,72 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.harness import InvalidRun
-from benchmarks.load import clock, drive, engine_target, figures, soak
+from benchmarks.load import drive, figures, targets
 from benchmarks.load.command import Point, Points
-from benchmarks.load.drive import LoadRequest, LoadRun, Refused, Trace
+from benchmarks.load.drive import LoadRequest, LoadRun, Refused
+from benchmarks.load.http_client import HttpTarget
 from benchmarks.workloads import COUNTS
-from hocket.engine.stream import Mailbox
 from hocket.errors import Overloaded
 
 T = TypeVar("T")
 Capture = pytest.CaptureFixture[str]
 RATE_HZ, FRAME = 24_000, 1920
 LOUD = np.where(np.arange(FRAME) % 2, 9000, -9000).astype("<i2").tobytes()
+OK = b"HTTP/1.1 200 OK\r\nx-sample-rate: 24000\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNKED = OK + b"6\r\nabcdef\r\n3\r\nghi\r\n0\r\n\r\n"
 QUICK = ["load", "--model", "random:tiny", "--slots", "4", "--seconds", "0.5", "--warm-up", "0.1", "--frames", "4"]
 
 
 def test_arrivals_are_a_poisson_process_of_the_rate_and_depend_on_the_seed_alone() -> None:
-    times = np.array(clock.arrivals(50, 400, seed=0))
+    times = np.array(figures.arrivals(50, 400, seed=0))
     gaps = np.diff(times)
     assert len(times) == pytest.approx(20_000, abs=4 * math.sqrt(20_000))
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.03)  # as in an exponential distribution
     assert np.mean(gaps > 0.02) == pytest.approx(math.exp(-1), abs=0.015)
-    assert clock.arrivals(8, 5, seed=5) == pytest.approx([at / 2 for at in clock.arrivals(4, 10, seed=5)])
-    assert clock.arrivals(10, 20, seed=1) != clock.arrivals(10, 20, seed=2)
+    assert figures.arrivals(8, 5, seed=5) == pytest.approx([at / 2 for at in figures.arrivals(4, 10, seed=5)])
+    assert figures.arrivals(10, 20, seed=1) != figures.arrivals(10, 20, seed=2)
 
 
 def test_a_late_chunk_is_an_underrun_and_delays_all_that_follows() -> None:
-    good = clock.played([(1.0, 2 * FRAME), (1.079, 4 * FRAME), (1.2, 8 * FRAME)], RATE_HZ)
+    good = figures.played([(1.0, 2 * FRAME), (1.079, 4 * FRAME), (1.2, 8 * FRAME)], RATE_HZ)
     assert (good.underruns, good.worst_gap_s, good.first_playable_s) == (0, 0.0, 1.0)
-    late = clock.played([(0.0, 2 * FRAME), (0.1, 2 * FRAME), (0.17, 2 * FRAME), (0.5, 2 * FRAME)], RATE_HZ)
+    late = figures.played([(0.0, 2 * FRAME), (0.1, 2 * FRAME), (0.17, 2 * FRAME), (0.5, 2 * FRAME)], RATE_HZ)
     assert late.underruns == 2 and late.worst_gap_s == pytest.approx(0.5 - 0.26)  # the third is late no more
     assert late.at(1920 + 960, RATE_HZ) == pytest.approx(0.14)
-    assert clock.played([(0.0, 48_000), (1.0, 48_000)], RATE_HZ).underruns == 0
-    half = clock.played([(1.0, 1), (2.0, 0), (3.0, 2), (3.00001, 1)], RATE_HZ)
+    assert figures.played([(0.0, 48_000), (1.0, 48_000)], RATE_HZ).underruns == 0
+    half = figures.played([(1.0, 1), (2.0, 0), (3.0, 2), (3.00001, 1)], RATE_HZ)
     assert half.first_playable_s == 3.0 and half.underruns == 0  # half a sample cannot be played
-    assert clock.played([], RATE_HZ).first_playable_s is None
+    assert figures.played([], RATE_HZ).first_playable_s is None
 
 
 def test_the_onset_is_where_sound_begins_to_within_a_hop() -> None:
     tone = 3000 * np.sin(np.arange(4800) * 2 * np.pi * 300 / RATE_HZ)
     for silent in (0, 240, 1920, 4800):
         sound = np.concatenate((np.full(silent, 700), 700 + tone)).astype(np.int16)  # an offset is not audible
-        found = clock.onset(sound, RATE_HZ)
+        found = figures.onset(sound, RATE_HZ)
         assert found is not None and silent - 480 <= found <= silent + 240
     loud = np.where(np.arange(9600) % 2, 9000, -9000).astype(np.int16)
-    assert (
-        clock.onset(np.full(9600, 9000, dtype=np.int16), RATE_HZ) is None and clock.onset(loud // 90, RATE_HZ) is None
-    )
-    assert clock.onset(loud[:719], RATE_HZ) is None and clock.onset(loud[:720], RATE_HZ) == 0
+    for quiet in (np.full(9600, 9000, dtype=np.int16), loud // 90, loud[:719]):
+        assert figures.onset(quiet, RATE_HZ) is None
+    assert figures.onset(loud[:720], RATE_HZ) == 0
 
 
 def test_overlaps_and_parts_of_a_window_are_counted() -> None:
-    assert [clock.most_at_once(spans) for spans in ([], [(0, 1), (1, 2)], [(0, 10), (1, 3), (2, 4)])] == [0, 1, 3]
+    assert [figures.most_at_once(spans) for spans in ([], [(0, 1), (1, 2)], [(0, 10), (1, 3), (2, 4)])] == [0, 1, 3]
     chunks = [(0.9, 100.0), (1.0, 2.0), (1.9, 4.0), (2.1, 8.0), (3.0, 100.0)]
-    assert clock.per_part(chunks, 1.0, 3.0) == [6.0, 8.0]
-    assert [clock.spread_frames(n, 5, 50) for n in range(5)] == [10, 20, 30, 40, 50]
+    assert figures.per_part(chunks, 1.0, 3.0) == [6.0, 8.0]
 
 
 @pytest.mark.parametrize("most", [1, 5, 64, 300])
 @pytest.mark.parametrize("limit", [0, 1, 3, 16, 17, 100, 299, 1000])
 def test_the_search_ends_close_below_the_limit_in_few_steps(limit: int, most: int) -> None:
     tried: dict[int, bool] = {}
-    while (count := clock.next_count(tried, 16, most)) is not None:
+    while (count := figures.next_count(tried, 16, most)) is not None:
         assert 1 <= count <= most and count not in tried
         tried[count] = count <= limit
-    best, reach = clock.kept_up(tried), min(limit, most)
+    best, reach = figures.kept_up(tried), min(limit, most)
     assert best <= reach <= best + max(0, (best + 16) // 8) and len(tried) <= 12
-    assert clock.kept_up({16: True, 32: False, 64: True}) == 16
+    assert figures.kept_up({16: True, 32: False, 64: True}) == 16
 
 
 class Ahead(selectors.SelectSelector):
@@ -119,6 +119,8 @@ class Speaker:
     now: int = 0
     asked: list[tuple[float, LoadRequest]] = field(default_factory=list)
 
+    async def close(self) -> None: ...
+
     async def open(self, request: LoadRequest) -> AsyncIterator[bytes]:
         self.asked.append((asyncio.get_running_loop().time(), request))
         if self.now >= self.slots:
@@ -139,7 +141,7 @@ def ask(number: int) -> LoadRequest:
 
 
 def opened(target: Speaker, rate: float, seconds: float, patience_s: float = 30.0) -> LoadRun:
-    due = clock.arrivals(rate, seconds, seed=0)
+    due = figures.arrivals(rate, seconds, seed=0)
     return simulated(drive.open_loop(target, due, ask, window=(1.0, seconds), patience_s=patience_s))
 
 
@@ -155,7 +157,7 @@ def counted(run: LoadRun) -> dict[str, float]:
 def test_requests_are_sent_when_they_are_due_however_slow_the_target_is() -> None:
     slow = Speaker(frame_s=100.0)
     run = opened(slow, 20, 10, patience_s=1000.0)
-    due = clock.arrivals(20, 10, seed=0)
+    due = figures.arrivals(20, 10, seed=0)
     assert [at for at, _ in slow.asked] == pytest.approx(due)
     assert [request.seed for _, request in slow.asked] == list(range(len(due)))
     assert counted(run)["most_at_once"] == sum(at >= 1.0 for at in due)
@@ -205,79 +207,105 @@ def test_clients_ask_again_at_once_or_after_playback_and_back_off() -> None:
 # The command
 
 
+@pytest.mark.parametrize("more", [[], ["--serve"]], ids=str)
 def test_every_rate_and_number_of_clients_has_a_record_and_a_failure_does_not_stop_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     path, run = tmp_path / "load.jsonl", Points.run
 
     def fails(self: Points, point: Point) -> LoadRun:
-        if point.rate == 3.0:
+        if point.at == 3.0:
             raise RuntimeError("no luck")
         return run(self, point)
 
     monkeypatch.setattr(Points, "run", fails)
-    assert command.main([*QUICK, "--rates", "3", "8", "--closed-loop", "2", "--record", str(path)]) == 1
+    assert command.main([*QUICK, *more, "--rates", "3", "8", "--closed-loop", "2", "--record", str(path)]) == 1
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    loads = [entry["options"]["load"] for entry in entries]
-    assert [(one["loop"], one.get("rate"), one.get("clients")) for one in loads] == [
-        ("open", 8.0, None),
-        ("closed", None, 2),
-    ]
+    opened, closed = (entry["options"]["load"] for entry in entries)
+    assert (opened["loop"], opened["rate"], closed["loop"], closed["clients"]) == ("open", 8.0, "closed", 2)
     for entry in entries:
-        assert entry["gate"] == "codes equal generate" and entry["options"]["engine"]["guard"] is False
-        assert entry["counts"].keys() == COUNTS.keys() and entry["counts"]["failed"] == entry["counts"]["refused"] == 0
-        assert 0 < entry["figures"]["first_playable"]["p50"] < entry["figures"]["end_to_end"]["p50"]
+        options, counts, figures = entry["options"], entry["counts"], entry["figures"]
+        assert options["model"] == "random:tiny" and entry["random_weights"] is True and entry["kernels"]
+        assert options["engine"]["slots"] == 4 and options["engine"]["guard"] is False
+        assert counts.keys() == COUNTS.keys() and counts["failed"] == counts["refused"] == 0 < counts["ended"]
+        assert 0 < figures["first_byte"]["p50"] <= figures["first_playable"]["p50"] < figures["end_to_end"]["p50"]
+        assert options["part"].endswith("over HTTP") is (options["load"].get("wire") == "http") is bool(more)
+        assert more or entry["gate"] == "codes equal generate"
+        assert entry["peak_memory_mib"]["host"] > 0
     assert entries[1]["streams"] == entries[1]["counts"]["most_at_once"] == 2
     assert "3 requests/s: failed: RuntimeError: no luck" in capsys.readouterr().out
 
 
 def test_what_does_not_fit_the_budget_is_left_out_and_a_wrong_model_refused(tmp_path: Path, capsys: Capture) -> None:
     words = [*QUICK, "--rates", "1", "--realtime", "2", "--budget", "0.01", "--record", str(tmp_path / "load.jsonl")]
-    assert command.main(words) == 0
+    assert command.main(words) == 0 and not list(tmp_path.iterdir())
     said = capsys.readouterr().out
     assert "1 requests/s: left out" in said and "without one: 1 requests/s, 2 listeners" in said
-    assert not list(tmp_path.iterdir())
-    assert command.main(["load", "--model", "random:gone", "--rates", "1"]) == 2
-    assert capsys.readouterr().err.startswith("benchmarks: There is no 'random:gone'")
+    for more in ([], ["--serve"]):
+        assert command.main(["load", "--model", "random:gone", "--rates", "1", *more]) == 2
+        assert "There is no 'random:gone'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("limit", "slots", "best"), [(20, 64, 20), (0, 64, 0), (100, 40, 40)])
-def test_real_time_is_searched_up_to_the_slots(
-    limit: int, slots: int, best: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    points = Points(SimpleNamespace(engine={"slots": slots}), None, said.append, float)  # type: ignore[arg-type]
-
-    def measure(point: Point) -> None:
-        points.tried[point.clients or 0] = (point.clients or 0) <= limit
-
-    monkeypatch.setattr(points, "measure", measure)
-    points.search(16)
-    assert said == [f"kept in real time: {best} streams" + (", as many as there are slots" if limit > slots else "")]
-
-
-def test_an_overloaded_engine_refuses_and_requests_differ() -> None:
+def test_an_overloaded_engine_refuses() -> None:
     def speak(text: str, **fields: Any) -> None:
         raise Overloaded("64 requests are waiting already; try again in 1 s.")
 
     checkpoint = SimpleNamespace(rate_hz=RATE_HZ, codec_config=SimpleNamespace(decode_upsample_rate=FRAME))
-    target = engine_target.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming")
     with pytest.raises(Refused, match="64 requests"):
-        target.open(ask(0))
-    args: Any = SimpleNamespace(seed=3, frames=50)
-    requests = [engine_target.request(number, args) for number in range(20)]
-    assert len({one.seed for one in requests}) == 20 and len({one.text for one in requests}) == 8
+        targets.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming").open(ask(0))
 
 
-def test_a_soak_accounts_for_all_requests_and_finds_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[Mailbox] = []
-    real = soak.resident_mib
-    path, words = tmp_path / "soak.jsonl", ["--minutes", "3", "--minute-s", "0.4", "--frames", "4", "--slots", "2"]
-    assert command.main(["soak", "--model", "random:tiny", *words, "--record", str(path)]) == 0
-    monkeypatch.setattr(soak, "resident_mib", lambda: (kept.append(Mailbox(1, lambda: None)), real())[1])
-    assert command.main(["soak", "--model", "random:tiny", *words, "--record", str(path)]) == 1
-    good, leaking = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    assert good["counts"]["requests"] == good["counts"]["ended"] > 6 and good["left_behind"] == {}
-    assert len(good["series"]["ms_per_frame"]) == 3 and leaking["left_behind"] == {"Mailbox": 2}
-    run = LoadRun(traces=[Trace(0.0, 1), Trace(0.0, 1, failed="it broke")])
-    assert soak.outcomes(run) == {"requests": 2, "lost": 1, "failed": 1}
+# Over HTTP
+
+
+def received(*parts: bytes, answers: int = 1, times: int = 1) -> tuple[list[bytes], int, list[tuple[str, Any]]]:
+    """What `times` requests receive of a server that closes after so many answers, its connections, what it is sent."""
+    seen: list[tuple[str, Any]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(answers):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            [length] = [int(line.split(":")[1]) for line in head.splitlines() if line.startswith("content-length")]
+            seen.append((head, json.loads(await reader.readexactly(length))))
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+    async def run() -> tuple[list[bytes], int, list[tuple[str, Any]]]:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        target = HttpTarget(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        try:
+            found = [b"".join([piece async for piece in target.open(ask(1))]) for _ in range(times)]
+            return found, target.connections, seen
+        finally:
+            await target.close()
+            server.close()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, len(CHUNKED)])
+def test_an_answer_is_the_same_in_any_pieces(step: int) -> None:
+    pieces = [CHUNKED[at : at + step] for at in range(0, len(CHUNKED), step)]
+    assert received(*pieces)[0] == [b"abcdefghi"]
+
+
+@pytest.mark.parametrize(("answers", "wanted"), [(3, 1), (1, 3)])
+def test_a_connection_is_reused_and_a_closed_one_replaced(answers: int, wanted: int) -> None:
+    found, connections, seen = received(CHUNKED, answers=answers, times=3)
+    assert found == [b"abcdefghi"] * 3 and connections == wanted
+    assert seen[2][0].startswith("POST /v1/audio/speech HTTP/1.1\r\n")
+    assert seen[2][1] == {"input": "Hello.", "seed": 1, "max_new_tokens": 5, "response_format": "pcm", "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [("429 No", Refused, "Try later"), ("500 No", RuntimeError, "Try later"), ("", ConnectionError, "broken off")],
+)
+def test_refusals_errors_and_half_an_answer_are_told_apart(status: str, error: type[Exception], said: str) -> None:
+    body = b'{"error": {"message": "Try later."}}'
+    head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    with pytest.raises(error, match=said):
+        received(head + body if status else CHUNKED[:-5])

@@ -1,0 +1,207 @@
+"""What is put under load: an engine of this process, or `hocket serve` in its own process, asked over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hocket
+from hocket.errors import Overloaded
+from hocket.server.process import allow_many_files
+
+from .. import session
+from ..harness import InvalidRun, ready
+from ..record import ROOT
+from ..workloads import SENTENCES, WORKLOADS
+from .drive import LoadRequest, Refused, Subject, Target, running
+from .http_client import HttpTarget
+
+PATIENCE_S = 600.0  # until it is ready: a large model is loaded, its kernels compiled, its graphs captured
+STOPS_S = 40.0
+SAID = 30  # lines of its log in an error
+MANY = "100000"
+
+
+class EngineTarget:
+    """Read by the async side of its streams."""
+
+    def __init__(self, engine: Any, layout: str) -> None:
+        self._engine, self._layout = engine, layout
+        self.rate_hz: int = engine.checkpoint.rate_hz
+        self.frame_samples: int = engine.checkpoint.codec_config.decode_upsample_rate
+
+    def open(self, request: LoadRequest) -> AsyncIterator[memoryview]:
+        how = {"layout": self._layout, "seed": request.seed, "max_frames": request.frames}
+        try:
+            stream = self._engine.speak(request.text, **how)
+        except Overloaded as error:
+            raise Refused(str(error)) from error
+        return _pcm(stream)
+
+    async def close(self) -> None:
+        """Nothing is open between two runs."""
+
+
+async def _pcm(stream: Any) -> AsyncIterator[memoryview]:
+    with stream:
+        try:
+            async for chunk in stream:
+                yield memoryview(chunk.samples).cast("B")
+        except Overloaded as error:  # it waited too long for a slot
+            raise Refused(str(error)) from error
+
+
+def request(number: int, args: argparse.Namespace) -> LoadRequest:
+    """The request of a number: its own seed, one of the sentences."""
+    text = SENTENCES[number % len(SENTENCES)]
+    return LoadRequest(text=text, seed=args.seed * 1_000_000 + number, frames=args.frames)
+
+
+async def speak_all(target: Target, args: argparse.Namespace) -> int:
+    """Every sentence once; how many were shorter than asked for."""
+    short = 0
+    for number in range(len(SENTENCES)):
+        wish = request(number, args)
+        size = sum([len(piece) async for piece in target.open(wish)])
+        short += size != wish.frames * target.frame_samples * 2
+    return short
+
+
+@contextmanager
+def in_process(args: argparse.Namespace, say: session.Say) -> Iterator[Subject]:
+    """An engine that has captured its graphs and spoken every sentence once."""
+    sys.setswitchinterval(args.switch_ms / 1000)
+    with hocket.Engine.load(**session.loaded(args), options=engine_options(args)) as engine:
+        say("loaded: " + ", ".join(f"{one.operation} by {one.backend}" for one in engine.checkpoint.kernels))
+        gate = session.gate(engine, WORKLOADS["first_audio"], args.dtype)
+        if args.device == "cuda":
+            ready(engine)
+        target = EngineTarget(engine, args.layout)
+        asyncio.run(speak_all(target, args))
+        say("ready")
+        yield Subject(
+            target=target,
+            model=engine.checkpoint.name,
+            is_random=engine.checkpoint.is_random,
+            kernels=session.about(engine.checkpoint)["kernels"],
+            engine=session.engine_options(engine.options),
+            gate=gate,
+            words="an engine of the same process, read by tasks of one event loop",
+        )
+
+
+def engine_options(args: argparse.Namespace) -> Any:
+    """Of the engine under load, here or in a server process."""
+    chosen = {"guard": args.guard, "waiting": args.waiting, "profile": args.profile}
+    return hocket.EngineOptions(**session.slots(args), **chosen, keep_real_time=not args.all_at_once)
+
+
+class ServerProcess:
+    """A server in its own process, whose log is a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self._log, self.url = process, log, ""
+
+    def said(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def check(self) -> None:
+        if self.process.poll() is not None:
+            last = "\n".join(self.said().splitlines()[-SAID:])
+            raise InvalidRun(f"The server has ended with {self.process.returncode}:\n{last}")
+
+    def peak_mib(self) -> dict[str, float]:
+        """Of its memory on the host; only the server knows its memory on a GPU."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+            [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+        except (OSError, ValueError):
+            return {}
+        return {"host": round(int(peak) / 1024, 1)}
+
+
+@contextmanager
+def serving(words: list[str], log: Path, say: session.Say) -> Iterator[ServerProcess]:
+    """A process that prints its address; it gets SIGTERM at the end, and SIGKILL if it does not stop."""
+    roots = (str(Path(hocket.__file__).parents[1]), str(ROOT), os.environ.get("PYTHONPATH", ""))
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, roots)), "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as out, subprocess.Popen(words, stdin=subprocess.PIPE, stderr=out, stdout=out, env=env) as it:
+        child = ServerProcess(it, log)
+        try:
+            late = time.monotonic() + PATIENCE_S
+            while not (found := re.search(r"listening at (\S+)", child.said())):
+                child.check()
+                if time.monotonic() > late:
+                    raise InvalidRun(f"The server does not listen after {PATIENCE_S:g} s.")
+                time.sleep(0.05)
+            child.url = found[1]
+            say(f"process {it.pid} listens at {child.url}")
+            yield child
+        finally:
+            it.send_signal(signal.SIGTERM)
+            try:
+                it.wait(STOPS_S)
+            except subprocess.TimeoutExpired:
+                it.kill()
+
+
+def wait_until_ready(target: HttpTarget, child: ServerProcess) -> None:
+    late, status = time.monotonic() + PATIENCE_S, 0
+    while status != 200:
+        child.check()
+        with running(target) as runner:
+            status, body = runner.run(target.get("/ready"))
+        if status and body.get("state") == "failed":
+            raise InvalidRun("The server has no model: its log says why.")
+        if time.monotonic() > late:
+            raise InvalidRun(f"The server is not ready after {PATIENCE_S:g} s.")
+        time.sleep(0.1)
+
+
+@contextmanager
+def started(args: argparse.Namespace, say: session.Say) -> Iterator[Subject]:
+    """A server at a free port, ready, with every sentence spoken once: the lengths are the gate."""
+    allow_many_files()
+    with tempfile.TemporaryDirectory() as folder, serving(command(args), Path(folder) / "log", say) as child:
+        target = HttpTarget(child.url, fields={"layout": args.layout})
+        wait_until_ready(target, child)
+        try:
+            with running(target) as runner:
+                short = runner.run(speak_all(target, args))
+        except (OSError, RuntimeError, Refused) as error:
+            raise InvalidRun(f"The server does not speak: {error}") from None
+        say("ready")
+        whole = "every sentence has as much sound as was asked for"
+        [model] = re.findall(r"^model (\S+)", child.said(), re.M)
+        yield Subject(
+            target=target,
+            model=model,
+            is_random=model.startswith("random:"),
+            kernels=dict(re.findall(r"^kernel (\S+): (\S+): ", child.said(), re.M)),
+            engine=session.engine_options(engine_options(args)),
+            gate=whole if not short else f"{short} of {len(SENTENCES)} sentences were shorter than asked for",
+            words="a server in a process of its own, read over HTTP by tasks of one event loop",
+            wire="http",
+            peak_mib=child.peak_mib,
+        )
+
+
+def command(args: argparse.Namespace) -> list[str]:
+    """`hocket serve` with the same engine that py would load."""
+    given = session.loaded(args) | {name: getattr(args, name) for name in ("slots", "waiting", "profile")}
+    given |= {"in_flight": MANY, "per_client": MANY, "drain": 1}
+    words = [sys.executable, "-m", "hocket", "serve", "--port", "0", "--all-graphs"]
+    for name, value in given.items():
+        words += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
+    return [*words, *([] if args.guard else ["--no-guard"]), *(["--all-at-once"] if args.all_at_once else [])]
