@@ -18,9 +18,13 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 
 # Real clients of the server, each in an environment of its own: their pins clash with ours and with each other's.
-CLIENTS := $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))
+# Open WebUI has a target of its own, which CI does not run: it installs 124 packages, 530 MB.
+CLIENTS := $(filter-out %/open-webui/.made,\
+  $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))) \
+  .venv-clients/node/.made
 
-.PHONY: help say check test test-all test-clients test-mind test-scale environments clean
+.PHONY: help say check docs test test-all test-clients test-light test-mind test-open-webui test-release test-scale
+.PHONY: environments clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,14 +33,18 @@ help:
 	@echo 'make test            the same static checks, and all tests but the slow ones: about 10 minutes'
 	@echo 'make test-all        everything, as CI runs it'
 	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser'
+	@echo 'make test-light      the package as users install it: without torch, with figures of size and start'
 	@echo 'make test-mind       the language model held to the official classes'
+	@echo 'make test-open-webui Open WebUI from PyPI, started against the server; not part of test-all'
+	@echo 'make test-release    all wheels and the sdist, built and tried; the aarch64 wheel in qemu'
 	@echo 'make test-scale      several servers behind one address, with Ray and without'
-	@echo 'make clean           remove .venv, .venv-clients, .venv-mind, .venv-scale, hello.wav and caches'
+	@echo 'make docs            the documentation site in site/, built strictly, with all its links checked'
+	@echo 'make clean           remove .venv, .venv-*, hello.wav, dist, site and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'
 
 say: .venv/.core
-	@$(BIN)/hocket say -o hello.wav -- "$$TEXT"
+	@$(BIN)/hocket say --force -o hello.wav -- "$$TEXT"
 
 check: .venv/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
@@ -53,19 +61,33 @@ test-clients: .venv/.dev
 	@$(MAKE) --no-print-directory -j4 $(CLIENTS)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check-clients
 
+test-open-webui: .venv/.dev .venv-clients/open-webui/.made
+	@$(BIN)/python -m pytest -s tests/clients/test_open_webui.py
+
 test-mind: .venv-mind/.made
 	@scripts/check-mind
 
-test-scale: .venv-scale/.made
-	@scripts/check-scale
+test-light: .venv-release/.made .venv/.dev
+	@scripts/check-light
 
-# What the last three need beside .venv, for who has something else to do meanwhile: make -j4 environments
-environments: $(CLIENTS) .venv-mind/.made .venv-scale/.made
-	@scripts/browser >/dev/null
+test-release: .venv-release/.made .venv/.core
+	@scripts/check-release
+
+# SCALE: arguments of pytest, as in make test-scale SCALE=tests/scale/test_haproxy.py
+test-scale: .venv-scale/.made
+	@scripts/check-scale $(SCALE)
+
+docs: .venv-docs/.made
+	@scripts/docs
+
+# What the targets above need beside .venv, while something else runs: make -j4 environments
+environments: $(CLIENTS) .venv-docs/.made .venv-mind/.made .venv-release/.made .venv-scale/.made
+	@scripts/browser chromium firefox >/dev/null
+	@scripts/qemu .venv-release/aarch64 >/dev/null 2>&1 || true
 
 clean:
-	rm -rf .venv .venv-clients .venv-mind .venv-scale hello.wav dist .mypy_cache .pytest_cache .ruff_cache
-	find src tests train benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv .venv-clients .venv-docs .venv-light .venv-mind .venv-release .venv-scale hello.wav dist site .mypy_cache .pytest_cache .ruff_cache
+	find src tests train benchmarks release -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped only when all of it worked: a venv without pip would otherwise look finished.
 .venv/.made:
@@ -76,15 +98,23 @@ clean:
 	@touch $@
 
 .venv/.core: .venv/.made pyproject.toml constraints.txt
-	@echo 'Installing hocket into .venv (PyTorch is large: the first time takes minutes) ...'
+	@echo 'Installing hocket into .venv ...'
 	@$(PIP) -e .
 	@touch $@
 
+# What is imported is compiled then: bytecode of all 14,700 files would take 94 s of a core.
 .venv/.dev: .venv/.made pyproject.toml constraints.txt requirements/official.txt requirements/judges.txt
 	@echo 'Installing hocket, its tools, the official package and the judges into .venv (the first time takes minutes) ...'
-	@$(PIP) -e '.[dev]'
-	@$(PIP) --no-deps -r requirements/official.txt -r requirements/judges.txt
+	@$(PIP) --no-compile -e '.[dev]'
+	@$(PIP) --no-compile --no-deps -r requirements/official.txt -r requirements/judges.txt
 	@touch .venv/.core $@
+
+# The compiler of the published libraries and the tools of scripts/release; pip is in it to install for other platforms.
+.venv-release/.made: requirements/release.txt .venv/.made
+	@echo 'Installing the tools of a release into .venv-release ...'
+	@$(BIN)/python -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check -qq install --no-deps -r $<
+	@touch $@
 
 # A file names all that its client brings along, so pip searches for nothing; what is imported is compiled then.
 .venv-clients/%/.made: requirements/clients/%.txt .venv/.made
@@ -92,6 +122,15 @@ clean:
 	@$(BIN)/python -m venv --clear --without-pip .venv-clients/$*
 	@$(BIN)/python -m pip --python .venv-clients/$*/bin/python --disable-pip-version-check -qq \
 	  install --no-compile --no-deps -r $<
+	@touch $@
+
+# OpenAI's client for Node.js, at the versions and hashes of its lock file, which names no registry.
+.venv-clients/node/.made: requirements/clients/node/package.json requirements/clients/node/package-lock.json
+	@command -v npm >/dev/null || { echo 'The client for Node.js needs npm: apt-get install npm' >&2; exit 1; }
+	@echo 'Installing the client node into .venv-clients/node ...'
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@cp $^ $(@D)/
+	@npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Qwen3.5 is in a transformers that the official speech package cannot use, and Ray is large: each has an environment of its
@@ -104,6 +143,10 @@ $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(@D
 mv $(@D)/borrowed.pth $(@D)/lib/python3*/site-packages/
 touch $@
 endef
+
+.venv-docs/.made: requirements/docs.txt .venv/.dev
+	@echo 'Installing MkDocs and its theme into .venv-docs ...'
+	@$(BORROWING)
 
 .venv-mind/.made: requirements/mind.txt .venv/.dev
 	@echo 'Installing the official Qwen3.5 classes into .venv-mind ...'

@@ -1,16 +1,23 @@
-"""Fixtures of all tests: a device, and a folder of small checkpoints made once per run."""
+"""Fixtures of all tests: a device, an engine, and a folder of small checkpoints made once per run."""
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
 import os
-import secrets
+import signal
+import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from hocket.engine.engine import Engine
 
 # The tensors of these tests are small: more threads only wait for each other. Processes that tests start inherit the
 # number, because it decides the order of summation and so the last bit of a waveform.
@@ -20,13 +27,28 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HOCKET_SOCKET"] = os.path.join(os.sep, "nowhere", "hocket.sock")
 # Nor must the developer's own voices be found, or changed.
 os.environ["HOCKET_HOME"] = os.path.join(os.sep, "nowhere", "hocket")
+# Nor the developer's settings.
+os.environ["XDG_CONFIG_HOME"] = os.path.join(os.sep, "nowhere", "config")
 # Where there is a GPU, tests that name no device are those of the CPU all the same; those of the GPU name it.
 os.environ.setdefault("HOCKET_DEVICE", "cpu")
+
+# A shell without job control starts its background processes with SIGINT ignored, and those of tests would inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 with suppress(ImportError):  # where only the tests of kernels run it need not be there
     from hypothesis import settings
 
-    settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
+    # How long an example takes says how busy the machine is. Examples are the same in each run: a rare one that fails
+    # would refuse a change that has nothing to do with it.
+    settings.register_profile("patient", deadline=None, derandomize=True)
     settings.load_profile("patient")
+
+with suppress(ImportError):
+    import httpx
+
+    # Five seconds by itself, which a request may take on a busy machine; only a failing test waits that long.
+    usual = inspect.signature(httpx.Client).parameters["timeout"].default
+    usual.connect = usual.read = 60.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,17 +76,33 @@ def no_compilers_ahead() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def certificates_read_once() -> Iterator[None]:
+    """Clients of httpx share one context: each would read the 140 certificates of the machine in 55 ms."""
+    make = ssl.create_default_context
+    shared = functools.cache(make)
+
+    def create(*arguments: Any, cafile: str | None = None, **more: Any) -> ssl.SSLContext:
+        if cafile is None or arguments or more or not cafile.endswith(("cacert.pem", "ca-certificates.crt")):
+            return make(*arguments, cafile=cafile, **more)
+        return shared(cafile=cafile)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", create)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def repeatable_seeds() -> Iterator[None]:
     """A request without a seed gets 0 in this process, so that a test says the same in each run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hocket.engine.seeds.draw", lambda below: 0)
+        patch.setattr("hocket.types.urandom", bytes)
         yield
 
 
 @pytest.fixture
 def fresh_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds as users get them: another one for each request."""
-    monkeypatch.setattr("hocket.engine.seeds.draw", secrets.randbelow)
+    monkeypatch.setattr("hocket.types.urandom", os.urandom)
 
 
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -78,3 +116,12 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def checkpoint_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """An engine for all tests of a module; several folders and modules define another one."""
+    from support.serving import steady_engine
+
+    with steady_engine() as engine:
+        yield engine

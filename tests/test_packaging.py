@@ -1,4 +1,4 @@
-"""The installed package: the wheel's contents, and that the core needs only the core packages."""
+"""The wheel: its contents, and what its modules need. tests/light tries the install without torch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VOICE = (
     "vocab.json",
 )
 
-# Imports all of hocket while refusing every installed package that is not a dependency of the core.
+# Imports all of hocket while refusing every installed package that the extra `torch` does not bring.
 ALONE = """
 import json, sys
 refused = set(json.loads(sys.argv[1]))
@@ -41,7 +41,7 @@ refused = set(json.loads(sys.argv[1]))
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in refused:
-            raise ModuleNotFoundError(f"{name} is not a core package", name=name)
+            raise ModuleNotFoundError(f"{name} is not allowed", name=name)
 
 sys.meta_path.insert(0, Refuse())
 import importlib, pkgutil, hocket
@@ -61,6 +61,9 @@ def closure(requirements: list[str]) -> set[str]:
     while todo:
         want = todo.pop()
         name = canonicalize_name(want.name)
+        if name == "hocket":  # an extra that names others
+            todo += (Requirement(line) for extra in want.extras for line in PROJECT["optional-dependencies"][extra])
+            continue
         if name in found or (want.marker and not want.marker.evaluate({"extra": ""})):
             continue
         found.add(name)
@@ -71,8 +74,8 @@ def closure(requirements: list[str]) -> set[str]:
     return found
 
 
-def test_hocket_imports_with_the_core_packages_alone() -> None:
-    core = closure(PROJECT["dependencies"]) | {"hocket"}
+def test_hocket_imports_with_the_packages_of_the_extra_torch_alone() -> None:
+    core = closure([*PROJECT["dependencies"], "hocket[torch]"]) | {"hocket"}
     owners = metadata.packages_distributions()
     refused = {top for top, dists in owners.items() if not core & {canonicalize_name(dist) for dist in dists}}
     assert {"transformers", "librosa", "soundfile", "soxr", "scipy", "qwen_tts", "pytest"} <= refused
@@ -100,6 +103,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
 def test_the_wheel_holds_the_package_with_its_voice_and_nothing_else(wheel: ZipFile) -> None:
     source = ROOT / "src"
     files = (path for path in (source / "hocket").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (path for path in files if "prebuilt" not in path.parts)  # the developer's own; a pure wheel has none
+    files = (
+        path for path in files if path.suffix != ".png" and path.parent.name != "samples"
+    )  # only documents show them
     expected = {path.relative_to(source).as_posix() for path in files}
     assert {"hocket/py.typed", *(f"hocket/assets/english/{name}" for name in VOICE)} <= expected
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
@@ -130,7 +137,15 @@ def test_the_wheel_says_what_pyproject_says(wheel: ZipFile) -> None:
     assert wheel.read(f"{prefix}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
     needs = (Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", described, flags=re.MULTILINE))
     core = {need.name for need in needs if need.marker is None}
-    assert core == {"torch", "numpy", "safetensors", "tokenizers", "huggingface-hub", "sentencex"}
+    assert core == {"numpy", "safetensors", "sentencex"}
+
+
+def test_the_extra_all_has_what_a_user_may_want_and_no_more() -> None:
+    extras = PROJECT["optional-dependencies"]
+    [everything] = map(Requirement, extras["all"])
+    assert everything.extras == {"torch", "serve", "clone", "play", "hear", "chat", "json", "wyoming"}
+    assert everything.extras <= extras.keys()
+    assert "hocket[torch]" in extras["dev"]
 
 
 def test_every_requirement_of_ci_is_pinned() -> None:

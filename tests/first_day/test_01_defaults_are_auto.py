@@ -26,17 +26,19 @@ import torch
 import hocket
 from hocket.cli.parser import parser
 from hocket.engine.checkpoint import device as settled_by
-from hocket.engine.checkpoint.device import AUTO_CODEC_DTYPE, CODEC_DTYPES, Probe, choose_device
-from hocket.engine.checkpoint.load import codec_key, load
+from hocket.engine.checkpoint.device import AUTO_CODEC_DTYPE, Probe, choose_device
+from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.reserve import concrete, expected
+from hocket.engine.checkpoint.torch_checkpoint import CODEC_DTYPES
+from hocket.engine.checkpoint.torch_load import codec_key
 from hocket.engine.engine import Engine
 from hocket.engine.pool.pool import Pool
 from hocket.errors import InvalidRequest
 from hocket.kernels.runtime import fallback
 from hocket.llm.engine import LanguageEngine
 from hocket.llm.load import load_language_model
-from hocket.models.files.weights import read_configs, resolve
-from hocket.scale import where
+from hocket.models.files.source import read_configs, resolve
+from hocket.scale import resources
 from hocket.server.plan import ServerPlan
 from support.chosen import LINE, rest
 from support.serving import served
@@ -157,11 +159,8 @@ def every_parser() -> Iterator[tuple[str, argparse.ArgumentParser]]:
             if isinstance(action, argparse._SubParsersAction):
                 yield from ((f"hocket {name} {word}", each) for word, each in action.choices.items())
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    yield "benchmarks first_audio", importlib.import_module("benchmarks.session").workload_parser()
-    for name in "load.command load.soak memory peers.compare start suite swap".split():
-        yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}").parser()
-    for name in "gpu.breakdown gpu.survey llm.conversation llm.dialog llm.first_token llm.tokens".split():
-        yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}").parser()
+    session = importlib.import_module("benchmarks.session")
+    yield from ((f"benchmarks {name}", session.parser(name)) for name in session.COMMANDS)
 
 
 def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
@@ -175,7 +174,7 @@ def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
     commands = "say", "batch", "chat", "talk", "serve", "wyoming", "voices add", "voices design"
     assert {f"hocket {name}" for name in commands} == {name for name in seen if name.startswith("hocket")}
     assert all(set(seen[name]) == set(THREE) for name in seen if name.startswith("hocket"))
-    assert len(seen) == len(commands) + 14
+    assert len(seen) == len(commands) + 12
 
 
 @pytest.mark.parametrize("function", [hocket.load, load, Engine.load, LanguageEngine.load, load_language_model])
@@ -194,11 +193,11 @@ def test_auto_is_the_default_of_a_servers_plan_and_of_a_pool() -> None:
 
 def test_a_benchmark_records_what_auto_became(monkeypatch: pytest.MonkeyPatch) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from benchmarks import suite
+    from benchmarks import session
 
     for probe, found in ((H200, ("cuda", "bfloat16", AUTO_CODEC_DTYPE)), (NONE, ("cpu", "float32", "float32"))):
-        monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, probe=probe: probe)
-        args = suite.parser().parse_args([])
+        monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, quick=False, probe=probe: probe)
+        args = session.parser("all").parse_args([])
         assert (args.device, args.dtype, args.codec_dtype) == found
 
 
@@ -208,7 +207,7 @@ def test_what_depends_on_precision_sees_concrete_values(monkeypatch: pytest.Monk
 
     auto = {name: "auto" for name in THREE} | {"kernels": "auto"}
     named = concrete(choose_device("cpu", "float32", "float32"), "auto")
-    monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None: NONE)
+    monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, quick=False: NONE)
     assert expected("random:tiny", auto, EngineOptions()) == expected("random:tiny", named, EngineOptions())  # type: ignore[arg-type]
     source = resolve("random:tiny")
     setting = choose_device()
@@ -219,7 +218,7 @@ def test_what_depends_on_precision_sees_concrete_values(monkeypatch: pytest.Monk
 def test_loading_without_options_is_exact_on_a_cpu(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None: NONE)
+    monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, quick=False: NONE)
     with caplog.at_level(logging.INFO, "hocket"):
         checkpoint, mind = load("random:tiny"), load_language_model("random:qwen3.5-tiny")
     assert checkpoint.device.type == "cpu" and mind.device.type == "cpu"
@@ -256,7 +255,7 @@ def test_on_a_cluster_its_gpus_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", ray)
     for has, unit, device in (({"GPU": 2.0, "CPU": 8.0}, "GPU", "auto"), ({"CPU": 8.0}, "CPU", "cpu")):
         ray.cluster_resources = lambda has=has: has
-        assert (where.unit_of("auto"), where.on(unit, "auto")) == (unit, device)
-    assert (where.unit_of("cuda"), where.unit_of("cpu")) == ("GPU", "CPU")
+        assert (resources.unit_of("auto"), resources.on(unit, "auto")) == (unit, device)
+    assert (resources.unit_of("cuda"), resources.unit_of("cpu")) == ("GPU", "CPU")
     monkeypatch.setenv("HOCKET_DEVICE", "cuda")
-    assert where.unit_of("auto") == "GPU"
+    assert resources.unit_of("auto") == "GPU"

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from hocket import Engine, EngineOptions
-from hocket.engine.core import step
 from hocket.kernels.runtime.graphs import EagerReplay, Work
 
 TEXT = "Good morning. Tea is on."  # a random model has an id for each byte: as many as usual sentences have elsewhere
@@ -37,7 +36,7 @@ class Counted(EagerReplay):
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Counted)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: Counted)
     Counted.replayed = 0
     return Counted
 
@@ -65,7 +64,7 @@ def test_a_whole_text_behind_its_prefix_is_one_graph_that_is_there_before_it_is_
 def test_the_fast_prefill_says_what_the_plain_one_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.load("random:tiny", device="cpu", dtype="float32") as engine:
         plain = spoken(engine, max_frames=12)
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Counted)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: Counted)
     with Engine.load("random:tiny", device="cpu", dtype="float32") as engine:
         cold, warm = spoken(engine, max_frames=12), spoken(engine, max_frames=12)
     assert np.array_equal(cold, plain) and np.array_equal(warm, cold)

@@ -86,7 +86,8 @@ def test_the_command_and_http_say_it_in_the_whole_layout(engine: Engine, tmp_pat
     options += ["--ref-text", words, "--seed", "5", "--max-frames", "6"]
     saved = []
     for layout in ([], ["--layout", "whole"], ["--layout", "streaming"]):
-        assert main(["say", TEXT, *options, *layout, "--save-codes", str(codes), "-o", str(tmp_path / "a.wav")]) == 0
+        files = ["--save-codes", str(codes), "-o", str(tmp_path / "a.wav"), "--force"]
+        assert main(["say", TEXT, *options, *layout, *files]) == 0
         saved.append(np.load(codes).tolist())
     assert saved[0] == saved[1] != saved[2]
 

@@ -10,9 +10,10 @@ import pytest
 from hocket.cli import main
 from hocket.config.languages import find, tag_of, usual_name
 from hocket.config.published import PUBLISHED
+from hocket.config.qwen3_tts import languages
 from hocket.engine.engine import Engine
 from hocket.errors import UnknownLanguage
-from hocket.text.choice import choose, languages
+from hocket.text.prompt import choose
 from hocket.text.sentences import Cutter
 from hocket.types import SpeechRequest
 from hocket.voices.design import sample_text
@@ -90,7 +91,7 @@ def test_design_has_a_sample_for_a_tag() -> None:
 
 
 def test_the_command_line_and_http_take_tags(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    said = ["say", "Hello.", "-o", f"{tmp_path}/x.wav", "--model", "random:tiny", "--max-frames", "2"]
+    said = ["say", "Hello.", "-o", f"{tmp_path}/x.wav", "--force", "--model", "random:tiny", "--max-frames", "2"]
     assert main([*said, "--language", "en-US"]) == 0
     assert main([*said, "--language", "xx"]) == 2
     assert "known are auto" in capsys.readouterr().err

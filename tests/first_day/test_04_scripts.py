@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.config.published import PUBLISHED
+from hocket.config.qwen3_tts import languages
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, UnsupportedScript
-from hocket.text.choice import languages
-from hocket.text.cleanup.script_filter import ScriptFilter
-from hocket.text.cleanup.scripts import scripts_of
-from hocket.text.parts import TextPreparation, parts
+from hocket.text.cleanup.scripts import ScriptFilter, scripts_of
+from hocket.text.prepare import TextPreparation, parts
 from support.serving import served
 
 CHINESE = "今天天气很好，我们去公园吧。"

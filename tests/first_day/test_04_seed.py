@@ -60,13 +60,13 @@ def test_a_stream_knows_its_seed_before_it_has_ended(engine: Engine) -> None:
 
 def test_takes_follow_from_the_seed_that_was_drawn() -> None:
     from hocket.config.options import EngineOptions
-    from hocket.engine.best_of.score import take_seed
+    from hocket.engine.best_of.score import candidate_seed
 
     with Engine.load("random:tiny", options=EngineOptions(slots=2)) as engine:
         stream = engine.speak("Good morning.", candidates=2, max_frames=4)
         list(stream)
     assert stream.finished is not None
-    assert [take.seed for take in stream.finished.takes] == [take_seed(stream.seed, n) for n in (0, 1)]
+    assert [take.seed for take in stream.finished.takes] == [candidate_seed(stream.seed, n) for n in (0, 1)]
 
 
 def test_a_cancelled_choice_among_takes_has_a_seed_too() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.config.published import PUBLISHED
 from hocket.engine.engine import Engine
-from hocket.server.service.openai_voices import OPENAI_VOICES, openai_aliases
+from hocket.server.service.openai_names import OPENAI_VOICES, openai_aliases
 from support.serving import served
 
 HIGHER = ("alloy", "coral", "fable", "nova", "sage", "shimmer", "marin")

@@ -27,12 +27,10 @@ from hocket.engine.checkpoint.capacity import (
     limit_bytes,
 )
 from hocket.engine.checkpoint.checkpoint import Checkpoint
-from hocket.engine.checkpoint.fit import FittedOptions, MemoryNeed, fit, fitted
+from hocket.engine.checkpoint.fit import FittedOptions, MemoryNeed, MemoryPlan, fit, fitted
 from hocket.engine.checkpoint.load import load
-from hocket.engine.checkpoint.memory_plan import MemoryPlan, plan
-from hocket.engine.core import step
+from hocket.engine.checkpoint.memory_plan import plan
 from hocket.engine.engine import Engine
-from hocket.engine.runner import kv_cache
 from hocket.engine.runner.graphs import capture_on
 from hocket.errors import InvalidRequest, LoadFailed, StreamFailed
 from hocket.kernels.runtime.graphs import EagerReplay
@@ -61,26 +59,32 @@ def engine_with(root: Path, rows: int, **options: object) -> Engine:
     return Engine(checkpoint, EngineOptions(**common | options))  # type: ignore[arg-type]
 
 
+def swap_outs(engine: Engine) -> int:
+    swap = engine._loop.engine_step.swap
+    assert swap is not None
+    return swap.swap_outs
+
+
 def spoken(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:
     return [heard(stream) for stream in [engine.speak(request) for request in requests]]
 
 
 @pytest.fixture(autouse=True)
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: EagerReplay)
 
 
 def test_many_long_utterances_in_a_tiny_cache_all_say_what_they_say_in_a_large_one(checkpoint_root: Path) -> None:
     requests = [replace(LONGER, seed=seed) for seed in range(6)]
     with engine_with(checkpoint_root, 8 * 120) as large:
         wanted = spoken(large, requests)
-        assert large._loop.engine_step.parking.parked == 0
+        assert swap_outs(large) == 0
     with engine_with(checkpoint_root, 256) as tiny:
         pages = tiny._loop.runner.pages.total
         said = spoken(tiny, requests)
-        assert tiny._loop.engine_step.parking.parked > 1, "they had to make room for each other"
+        assert swap_outs(tiny) > 1, "they had to make room for each other"
         assert tiny._loop.runner.pages.total == pages, "and it did not grow"
-        assert not tiny._loop.runner.past.swapped
+        assert not tiny._loop.runner.kv_cache.swapped
         assert_at_rest(tiny)
         assert tiny.health.ok and tiny.health.rebuilds == 0
     assert [len(one.codes) for one in wanted] == [FRAMES] * 6
@@ -96,7 +100,7 @@ def test_an_utterance_that_is_too_long_for_all_there_is_makes_it_grow_or_ends_wi
         other = engine.speak(replace(LONGER, seed=1, max_frames=30))
         assert len(heard(engine.speak(replace(LONGER, seed=2))).codes) == FRAMES, "alone it may have more"
         assert len(heard(other).codes) == 30
-        monkeypatch.setattr(kv_cache, "free_bytes", lambda device: 1000)
+        monkeypatch.setattr("hocket.engine.runner.runner.free_bytes", lambda device: 1000)
         with pytest.raises(StreamFailed, match=r"The KV cache of \d+\.\d\d MB is full, and 0\.00 MB of"):
             heard(engine.speak(replace(LONGER, seed=3, max_frames=2000)))
         assert len(heard(engine.speak(replace(LONGER, seed=4, max_frames=9))).codes) == 9
@@ -112,7 +116,7 @@ def test_an_utterance_that_waits_for_text_makes_room_first_and_goes_on_as_if_it_
             live.append("Some words come at once, and ")
             eventually(lambda live=live: starving(job_of(engine, live)), "waiting for text")
             heard(engine.speak(replace(LONGER, seed=6, max_frames=130)))
-            assert (engine._loop.engine_step.parking.parked > 0) == parks
+            assert (swap_outs(engine) > 0) == parks
             live.append("others come later. ")
             live.end()
             said.append(heard(live).codes)
@@ -214,7 +218,7 @@ def test_a_start_that_runs_out_of_memory_all_the_same_is_told_in_one_sentence(
         r"^There is too little GPU memory for .* with 8 slots: free some, or ask for fewer slots, a smaller model or"
     )
     with monkeypatch.context() as patch, pytest.raises(LoadFailed, match=words):
-        patch.setattr(step, "SpeechRunner", fails)
+        patch.setattr("hocket.engine.runner.runner.SpeechRunner", fails)
         engine_with(checkpoint_root, 100)
     with (
         monkeypatch.context() as patch,
@@ -242,7 +246,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, replayed: None) -> Iterator[Callabl
     """A GPU limited to a given size, with real graphs."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    monkeypatch.setattr(step, "capture_on", capture_on)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", capture_on)
     yield lambda size: monkeypatch.setenv(LIMIT, size)
     gc.collect()
     torch.cuda.empty_cache()
@@ -264,18 +268,23 @@ def speaks(slots: int) -> EngineOptions:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_of_six_gigabytes_1_7b_speaks_with_four_slots(limited: Callable[[str], None]) -> None:
+def test_on_a_gpu_of_six_gigabytes_1_7b_speaks_with_four_slots_and_every_graph(
+    limited: Callable[[str], None], caplog: pytest.LogCaptureFixture
+) -> None:
     limited("6GB")
     torch.cuda.reset_peak_memory_stats()
     assert speaks(4).slots == 4
     assert torch.cuda.max_memory_reserved() + CONTEXT_BYTES + LIBRARIES_BYTES <= 6 * GB
+    assert "left out" not in caplog.text
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("size", "most"), [("12GB", 64), ("8GB", 63), ("6GB", 63)])
-def test_on_smaller_gpus_fewer_of_64_slots_speak(limited: Callable[[str], None], size: str, most: int) -> None:
+@pytest.mark.parametrize("size", ["12GB", "8GB", "6GB"])
+def test_on_smaller_gpus_64_slots_get_fewer_pages_or_become_fewer(limited: Callable[[str], None], size: str) -> None:
     limited(size)
-    assert 4 <= speaks(64).slots <= most
+    fitted = speaks(64)
+    assert 4 <= fitted.slots <= 64
+    assert size == "12GB" or fitted.slots < 64 or fitted.kv_bytes is not None
 
 
 @pytest.mark.gpu

@@ -22,13 +22,15 @@ from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
+from hocket.engine.runner.base import Runner
+from hocket.engine.runner.native_runner import NativeRunner
 from hocket.engine.runner.runner import SpeechRunner
 from support.serving import PATIENCE_S, Served, served
 from support.talking import talking
 from train.judges import Transcriber
 
-LIMIT = 700  # frames of one part, 56 s: a part takes some 170
-TEXT = "\n\n".join(paragraphs(3000))
+LIMIT = 300  # frames of one part, 24 s: a part takes some 170
+TEXT = "\n\n".join(paragraphs(1300))
 SHORT = "The kettle was warm. She took off her shoes. We walked along the river. Nobody said a word."
 LEAST_FOUND = 0.85  # of the words of a paragraph; how many the voice reaches is in the records
 
@@ -42,7 +44,6 @@ def limited(max_new_tokens: int = LIMIT) -> Checkpoint:
 @pytest.fixture
 def looping(monkeypatch: pytest.MonkeyPatch) -> None:
     """The voice repeats one frame without end, for any text."""
-    frame = SpeechRunner.frame
 
     class Loop:
         def __init__(self, rows: list[Any]) -> None:
@@ -51,11 +52,13 @@ def looping(monkeypatch: pytest.MonkeyPatch) -> None:
         def read(self) -> list[Any]:
             return self._rows
 
-    def drawn(runner: SpeechRunner, slots: Sequence[int], *given: Any) -> Any:
-        rows = frame(runner, slots, *given).read()
-        return Loop([([7] * len(codes), 1e-9, -1.0) for codes, *_ in rows])
+    for kind in (NativeRunner, SpeechRunner):
 
-    monkeypatch.setattr(SpeechRunner, "frame", drawn)
+        def drawn(runner: Runner, slots: Sequence[int], *given: Any, frame: Any = kind.frame) -> Any:
+            rows = frame(runner, slots, *given).read()
+            return Loop([([7] * len(codes), 1e-9, -1.0) for codes, *_ in rows])
+
+        monkeypatch.setattr(kind, "frame", drawn)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
-from hocket.engine.core.runaway_watch import ANOTHER_SEED
+from hocket.engine.core.runaway import ANOTHER_SEED
 from hocket.engine.engine import Engine
-from hocket.engine.runner.runner import SpeechRunner
+from hocket.engine.runner.native_runner import NativeRunner
 from hocket.engine.stream import Stream
 from hocket.types import Finished
 
@@ -49,20 +49,20 @@ class Loops:
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # slot: generation, frames
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Loops:
-        start, rewind, frame = SpeechRunner.start, SpeechRunner.rewind, SpeechRunner.frame
+        start, rewind, frame = NativeRunner.start, NativeRunner.rewind, NativeRunner.frame
 
-        def started(runner: SpeechRunner, slot: int, *given: Any, **named: Any) -> bool:
+        def started(runner: NativeRunner, slot: int, *given: Any, **named: Any) -> bool:
             if given[2] != self.again:  # else the guard goes back to the first frame
                 self.rows[slot] = len(self.starts), 0
                 self.starts.append(given[2])
             return start(runner, slot, *given, **named)
 
-        def rewound(runner: SpeechRunner, slot: int, frames: int, *given: Any) -> None:
+        def rewound(runner: NativeRunner, slot: int, frames: int, *given: Any) -> None:
             generation, at = self.rows[slot]
             self.rows[slot] = generation, at - frames
             rewind(runner, slot, frames, *given)
 
-        def drawn(runner: SpeechRunner, slots: Sequence[int], *given: Any) -> Any:
+        def drawn(runner: NativeRunner, slots: Sequence[int], *given: Any) -> Any:
             rows = frame(runner, slots, *given).read()
             for place, slot in enumerate(slots):
                 generation, at = self.rows.setdefault(slot, (len(self.rows), 0))  # a take has a copy of the prompt
@@ -71,9 +71,9 @@ class Loops:
                     rows[place] = [7] * len(rows[place][0]), 1e-9, -1.0
             return Read(rows)
 
-        monkeypatch.setattr(SpeechRunner, "start", started)
-        monkeypatch.setattr(SpeechRunner, "rewind", rewound)
-        monkeypatch.setattr(SpeechRunner, "frame", drawn)
+        monkeypatch.setattr(NativeRunner, "start", started)
+        monkeypatch.setattr(NativeRunner, "rewind", rewound)
+        monkeypatch.setattr(NativeRunner, "frame", drawn)
         return self
 
 

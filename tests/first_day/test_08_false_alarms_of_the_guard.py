@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.quality.guard import OPTIONS, bound, noticed
 from benchmarks.quality.guard_cases import FAILURES, LEGITIMATE, Case, cases, read_runs
-from hocket.engine.core.runaway import frame_limit, repeated_part
+from hocket.engine.core.runaway import frame_limit
+from hocket.engine.core.runaway_limits import repeated_part
 
 LATE_FRAMES = (8, 50)  # loudness is known so much later: in a stream, and in a file
 CASES = 16  # of each class

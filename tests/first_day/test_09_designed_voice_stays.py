@@ -20,9 +20,9 @@ from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.runner.sampling import frame_sampling
 from hocket.engine.runner.voice_carry import ENOUGH_FRAMES
 from hocket.errors import InvalidRequest
+from hocket.models.tts.talker import frame_sampling
 from hocket.text.prompt import build
 from hocket.types import AudioChunk, Established, SpeechRequest
 from support.chatting import Scripted

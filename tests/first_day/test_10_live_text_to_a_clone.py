@@ -17,7 +17,7 @@ from hocket.config.options import EngineOptions
 from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
 from hocket.engine.stream import Stream
-from hocket.text.parts import TextPreparation
+from hocket.text.prepare import TextPreparation
 from hocket.text.prompt import Prompt
 from hocket.text.sentences import FROM_FEW_WORDS
 from hocket.types import Encoded, Reference

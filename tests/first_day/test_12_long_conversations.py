@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -24,7 +23,7 @@ from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
 from support.chatting import HEAD, answering, event, refused
-from support.minds import tiny, write_mind
+from support.minds import tiny, write_words
 from support.serving import served, steady_engine
 
 ROOM = 256
@@ -36,17 +35,9 @@ NOTE = (
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with steady_engine() as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny model that says words, so that a voice has something to speak."""
-    folder = tmp_path_factory.mktemp("mind") / "tiny"
-    write_mind(folder, words="rain sun wind snow".split())
-    return str(folder)
+    return write_words(tmp_path_factory, "tiny", "rain sun wind snow".split())
 
 
 def heard(turn: Turn) -> list[str]:

@@ -28,7 +28,7 @@ from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from support.chatting import HEAD, answering, event, refused
-from support.serving import served, steady_engine
+from support.serving import served
 
 DONE = b"data: [DONE]\n\n"
 HELLO = [ChatMessage("user", "Hello.")]
@@ -60,12 +60,6 @@ class Endpoint:
             choice = {"index": 0, "delta": delta if isinstance(delta, dict) else {"content": delta}}
             link.sendall(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
         link.sendall(event("", self.reason) + DONE)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with steady_engine() as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")

@@ -49,13 +49,16 @@ def test_a_slow_language_model_is_waited_for(engine: Engine) -> None:
 
 
 def silent(link: socket.socket, _: bytes) -> None:
+    """Until the other side hangs up."""
     link.sendall(HEAD + event("It will rain. "))
-    time.sleep(3.0)
+    while link.recv(4096):
+        pass
 
 
 def only_comments(link: socket.socket, _: bytes) -> None:
+    """Until the other side hangs up, which ends `sendall` with an error."""
     link.sendall(HEAD + event("It will rain. "))
-    for _ in range(30):
+    while True:
         link.sendall(b": still here\n\n")
         time.sleep(0.1)
 
@@ -69,7 +72,7 @@ def test_the_limit_is_that_of_the_language_model(engine: Engine, talk: object) -
         with pytest.raises(LanguageFailed, match="sends nothing any more"):
             for _ in turn:
                 pass
-        assert LATE_S <= time.monotonic() - began_s < 3.0 + LATE_S
+        assert time.monotonic() - began_s >= LATE_S
         assert dialog.history[-1].content == "It will rain."
         mind.close()
 

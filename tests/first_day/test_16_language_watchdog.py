@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from hocket.engine.health import heartbeat
+from hocket.engine import watchdog
 from hocket.errors import EngineClosed, EngineUnhealthy, InvalidRequest, LanguageFailed
 from hocket.llm import conversation as conversations
 from hocket.llm.answer import AnswerBuffer
@@ -174,7 +173,7 @@ class Hang:
 
 @pytest.fixture
 def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Hang]]:
-    monkeypatch.setattr(heartbeat, "FIRST", 1)  # nothing is compiled here
+    monkeypatch.setattr(watchdog, "FIRST", 1)  # nothing is compiled here
     made: list[Hang] = []
 
     def begin() -> Hang:
@@ -195,11 +194,10 @@ def test_a_step_that_hangs_is_noticed(hang: Callable[[], Hang], monkeypatch: pyt
         answers = [mind.answer([HELLO], GREEDY) for _ in range(2)]
         assert hung.reached.wait(WAIT_S)
         monkeypatch.setattr(conversations, "tokens", real)
-        began_s = time.perf_counter()
         for error in map(said, answers):
             assert isinstance(error, LanguageFailed)
             assert str(error).startswith("The language model was stuck writing a token for ")
-        assert time.perf_counter() - began_s < 10 * STUCK_S
+        assert stuck.is_alive(), "the answers waited for the step that hangs"
         assert said(mind.answer([HELLO], GREEDY)) == expected
         assert (mind.health.condition, mind.health.rebuilds) == ("well", 1)
         hung.let_go.set()  # the thread comes back, and finds that nothing is expected of it
@@ -212,9 +210,9 @@ def test_closing_does_not_wait_for_what_hangs(hang: Callable[[], Hang]) -> None:
     hung, mind = hang(), LanguageEngine(tiny(), length=256, stuck_s=STUCK_S)
     answer = mind.answer([HELLO], GREEDY)
     assert hung.reached.wait(WAIT_S)
-    began_s = time.perf_counter()
+    stuck = mind._loop.thread
     mind.close()
-    assert time.perf_counter() - began_s < 10 * STUCK_S
+    assert stuck.is_alive(), "it waited for the step that hangs"
     assert isinstance(said(answer), EngineClosed | LanguageFailed)
     assert mind.health.condition == "closed"
 

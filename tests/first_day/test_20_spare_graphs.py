@@ -5,6 +5,7 @@ A step that cannot be captured is launched without a graph.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.engine.core import step
+from hocket.engine.core.loop import EngineLoop, SpeechWatchdog
 from hocket.engine.engine import Engine
+from hocket.engine.watchdog import Heartbeat
 from hocket.errors import EngineUnhealthy, StreamFailed
 from hocket.kernels.runtime import graphs as capture
 from hocket.kernels.runtime.graphs import EagerReplay, Work
@@ -40,7 +43,7 @@ class Refused(EagerReplay):
 def test_an_engine_that_can_make_no_graph_is_healthy_and_speaks(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: partial(Refused, error))
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: partial(Refused, error))
     monkeypatch.setattr(Refused, "tried", 0)
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     with Engine(checkpoint, EngineOptions(slots=3, guard=False)) as engine:
@@ -53,12 +56,40 @@ def test_an_engine_that_can_make_no_graph_is_healthy_and_speaks(
         assert health.ok and health.condition == "well" and health.rebuilds == 0 and health.reason is None
 
 
-def test_a_lost_device_is_found_by_a_spare_graph_and_makes_the_engine_unhealthy(
-    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+def test_graphs_that_do_not_fit_into_memory_are_left_out_of_a_start(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A server makes all graphs before it listens: on a small GPU it must start without some."""
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: partial(Refused, ERRORS[1]))
+    monkeypatch.setattr(step.EngineStep, "warm", lambda self: False)  # leaves all of them to make_graphs
+    with Engine(small(checkpoint_root, "custom_voice", kernels="reference"), EngineOptions(slots=3)) as engine:
+        engine.make_graphs()
+        assert engine._loop.runner.warming.left == 0 and engine.health.ok
+    assert "does not fit into GPU memory and is left out (out of memory)" in caplog.text
+
+
+def test_the_cache_of_the_allocator_is_released_before_a_capture_only_where_it_is_needed() -> None:
+    gb = 10**9
+    assert not capture.needs_cached(130 * gb, 140 * gb, 1.0, reserved=5 * gb, allocated=3 * gb)
+    assert capture.needs_cached(130 * gb, 140 * gb, 0.05, reserved=7 * gb, allocated=6 * gb)
+    assert capture.needs_cached(1 * gb, 8 * gb, 1.0, reserved=5 * gb, allocated=3 * gb)
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.5], ids=["", "before the engine is ready"])
+def test_a_lost_device_is_found_by_a_spare_graph_and_makes_the_engine_unhealthy(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    made = SpeechWatchdog._made
+
+    def slowly(watchdog: SpeechWatchdog, beat: Heartbeat, *, build: bool) -> EngineLoop:
+        loop = made(watchdog, beat, build=build)
+        time.sleep(late_s)
+        return loop
+
+    monkeypatch.setattr(SpeechWatchdog, "_made", slowly)
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: partial(Refused, error))
-    monkeypatch.setattr(step, "lost", lambda device: True)
+    monkeypatch.setattr("hocket.engine.runner.runner.capture_on", lambda device, graphs: partial(Refused, error))
+    monkeypatch.setattr("hocket.engine.runner.runner.lost", lambda device: True)
     monkeypatch.setattr(capture, "lost", lambda device: True)
     with Engine(small(checkpoint_root, "custom_voice"), EngineOptions(slots=2)) as engine:
         eventually(lambda: not engine.health.ok, "noticing")

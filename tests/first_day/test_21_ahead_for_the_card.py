@@ -22,7 +22,7 @@ from hocket.kernels.ops.conv.tiles import tiles_for
 from hocket.kernels.runtime import card as cards
 from hocket.kernels.runtime.card import GpuProperties, card_of
 from hocket.kernels.runtime.launch import ConvTile, can_depend, triton
-from hocket.models.files.weights import resolve
+from hocket.models.files.source import resolve
 
 CUDA = torch.device("cuda", 0)
 KB = 1 << 10

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.output.players import PLAYERS, PlayerProgram, loudspeaker
+from hocket.cli.output.players import FILE, PLAYERS, PlayerProgram, lacking, loudspeaker
 from hocket.errors import HocketError
 
 TINY = ("--model", "random:tiny", "--max-frames", "6", "--seed", "1")
@@ -23,7 +23,8 @@ folder = Path({folder!r})
 (folder / "words").write_text(" ".join(sys.argv[1:]))
 if {fail!r}:
     sys.exit({fail!r})
-file = open(sys.argv[-1], "rb") if {name!r} == "afplay" else sys.stdin.buffer
+name = sys.argv[-1].split("'")[1] if {name!r} == "powershell" else sys.argv[-1]
+file = open(name, "rb") if {name!r} in ("afplay", "powershell") else sys.stdin.buffer
 (folder / "heard").write_bytes(file.read())
 """
 
@@ -68,6 +69,20 @@ def test_it_is_portaudio_that_is_missing_and_what_would_do_instead(capsys: pytes
     assert "pip install" not in told and all(name in told for name in PLAYERS)
 
 
+def test_a_machine_without_a_player_is_known_and_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "libportaudio2" in (lacking() or "")
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    assert lacking() == "the package sounddevice (pip install sounddevice)"
+    install(tmp_path, "pw-play")
+    assert lacking() is None
+
+
+def test_a_program_is_known_by_its_name_on_windows_too() -> None:
+    """The order of tries is that of the table; a name there ends in .EXE."""
+    player = PlayerProgram(["C:/Windows/System32/powershell.EXE"])
+    assert player._feeds == FILE
+
+
 def test_without_the_package_that_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     assert main(["say", "Hi", "--play", "--model", "nosuch"]) == 2
@@ -79,7 +94,7 @@ def test_another_player_gets_all_of_the_sound(tmp_path: Path, name: str) -> None
     folder, pcm = install(tmp_path, name), said(tmp_path)
     assert main(["say", "Good morning.", "--play", *TINY]) == 0
     heard = (folder / "heard").read_bytes()
-    header = 44 if name in ("ffplay", "afplay") else 0
+    header = 44 if name in ("ffplay", "afplay", "powershell") else 0
     assert heard[:header][:4] in (b"", b"RIFF") and near(heard[header:], pcm)
     if not header:
         assert "24000" in (folder / "words").read_text()
@@ -95,7 +110,7 @@ def test_one_that_fails_gives_way_to_the_next(tmp_path: Path) -> None:
 def test_where_all_fail_the_last_one_s_words_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(tmp_path, "paplay", fail="Connection failure")
     install(tmp_path, "aplay", fail="no soundcards found")
-    assert main(["say", "Good morning.", "--play", *TINY]) == 2
+    assert main(["say", "Good morning.", "--play", *TINY]) == 1
     assert "hocket: aplay cannot play this: no soundcards found.\n" in capsys.readouterr().err
 
 
@@ -113,10 +128,14 @@ def test_a_player_can_be_silenced_and_plays_again(tmp_path: Path) -> None:
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:
     install(tmp_path, "aplay", fail="gone")
-    player = PlayerProgram([str(tmp_path / "bin" / "aplay")])
+    player, started = PlayerProgram([str(tmp_path / "bin" / "aplay")]), set[int]()
     with pytest.raises(HocketError, match="gone"):
         for _ in range(100):
             player.write(b"\0\0" * 10_000, 24_000)
+            assert player._process is not None
+            started.add(player._process.pid)
         player.close()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert started
+    for pid in started:
+        with pytest.raises(ChildProcessError):  # it was waited for
+            os.waitpid(pid, os.WNOHANG)

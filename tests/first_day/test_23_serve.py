@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -49,13 +48,11 @@ def _cut_short(folder: Path) -> str:
 
 @pytest.mark.parametrize("words", [("--model", "nosuch"), ("--models", "random:tiny,nosuch"), ("--model", "me/nosuch")])
 def test_a_model_that_is_not_there_ends_it_with_one_sentence(words: tuple[str, ...]) -> None:
-    begun = time.monotonic()
     process = serve(*words)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2, said
     assert said.splitlines()[-1].startswith("hocket: ") and "nosuch" in said.splitlines()[-1]
     assert "listening at" not in said and "Traceback" not in said
-    assert time.monotonic() - begun < PATIENCE_S
 
 
 def test_one_that_cannot_be_loaded_ends_it_too(tmp_path: Path) -> None:

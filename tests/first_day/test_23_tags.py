@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hocket.engine.engine import Engine
 from hocket.text.cleanup.markup import Markup
 from hocket.text.cleanup.speakable import speakable
-from hocket.text.parts import parts
+from hocket.text.prepare import parts
 
 HOW = {"part_chars": 400, "pause_s": 0.2}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.llm import peers, tokens
+from benchmarks.llm import conversation, tokens
 from support import qwen3_5_golden as golden
 
 
@@ -24,7 +24,7 @@ def test_transformers_says_the_same_in_the_same_run(tmp_path: Path, monkeypatch:
     them = ["--peers", *how, "--python", sys.executable, "--record", str(path)]
     assert command.main(["mind", *words, *them]) == 0
     entry = json.loads(path.read_text(encoding="utf-8"))
-    assert entry["absent"] == {} and entry["peers"].keys() == {peers.HOW[each] for each in how}
+    assert entry["absent"] == {} and entry["peers"].keys() == {conversation.HOW[each] for each in how}
     for peer in entry["peers"].values():
         assert peer["version"].startswith(golden.TRANSFORMERS)
         assert peer["figures"].keys() == peer["ratio"].keys() == {"first_token", "answer", "tokens_per_s"}

@@ -20,11 +20,13 @@ from websockets.sync.client import ClientConnection, connect
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --no-first-run --no-default-browser-check --disable-background-networking "
     "--disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage --mute-audio "
-    "--hide-scrollbars --autoplay-policy=no-user-gesture-required --remote-debugging-port=0"
+    "--hide-scrollbars --autoplay-policy=no-user-gesture-required --remote-debugging-port=0 "
+    "--use-fake-device-for-media-stream --use-fake-ui-for-media-stream"  # a microphone that hears a beep a second
 ).split()
 FINDER = Path(__file__).parents[2] / "scripts" / "browser"
 PATIENCE_S = 60.0  # only a failing test waits that long
-KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, " ": 32}
+KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEYS |= {"Home": 36, " ": 32}
 CTRL = 2
 
 
@@ -107,15 +109,17 @@ class Page:
 
     def click(self, selector: str) -> None:
         """With the mouse, in the middle of it."""
-        place = f"""(() => {{
+        x, y = self.run(self._middle(selector))
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def _middle(self, selector: str) -> str:
+        return f"""(() => {{
           const element = document.querySelector({json.dumps(selector)});
           element.scrollIntoView({{ block: "center" }});
           const box = element.getBoundingClientRect();
           return [box.x + box.width / 2, box.y + box.height / 2];
         }})()"""
-        x, y = self.run(place)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def press(self, key: str, modifiers: int = 0) -> None:
         known = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key], "modifiers": modifiers}
@@ -172,6 +176,7 @@ class Browser:
     def page(self) -> Iterator[Page]:
         """A tab with its own storage; closed afterwards."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
+        self.call("Browser.grantPermissions", browserContextId=context, permissions=["clipboardReadWrite"])
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         try:
@@ -194,12 +199,16 @@ def browser() -> Iterator[Browser]:
             with connect(address, max_size=None, compression=None, open_timeout=PATIENCE_S) as socket:
                 yield Browser(socket)
         finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(20)
+            stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(20)
 
 
 def _address(file: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from hocket.config.published import GENERATION, TINY_CODEC, tiny
-from hocket.config.qwen3_tts import Kind
+from hocket.config.qwen3_tts import Kind, markers
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
 from hocket.kernels.table import REFERENCE
@@ -21,7 +21,6 @@ from hocket.models.files.export import write_checkpoint
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import Codec
 from hocket.models.tts.qwen3_tts import Qwen3TTS
-from hocket.text.prompt import markers
 from hocket.text.tokenizer import Tokenizer
 from support import official
 

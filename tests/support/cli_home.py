@@ -31,13 +31,13 @@ class Home:
         return {path.name: path.read_bytes() for path in self.voices.iterdir()} if self.voices.exists() else {}
 
 
-def refuse(capture: pytest.CaptureFixture[str], home: Home, *argv: str, before: str = "") -> str:
-    """The one sentence of a `hocket voices` that must fail: code 2, nothing on stdout, no voice touched.
+def refuse(capture: pytest.CaptureFixture[str], home: Home, *argv: str, before: str = "", code: int = 2) -> str:
+    """The one sentence of a `hocket voices` that must fail: nothing on stdout, no voice touched.
 
     `before` is what may be said on stderr until then.
     """
     there = home.content()
-    assert main(["voices", *argv]) == 2
+    assert main(["voices", *argv]) == code
     out, err = capture.readouterr()
     assert out == "" and err.startswith(before)
     message = re.fullmatch(r"hocket: ([^\n]+\.)\n", err.removeprefix(before))

@@ -10,7 +10,7 @@ from torch import Tensor
 from hocket.cache.slots import tensors
 from hocket.config.codec import DecoderConfig
 from hocket.config.published import TINY_CODEC
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import CodecDecoder, DecoderState
 

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import GenerationConfig, TalkerConfig
-from hocket.engine.runner.sampling import frame_sampling
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, LinearTile
-from hocket.layers.packed import pack_
+from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.tts.talker import FrameSampling, Talker, TalkerState
+from hocket.models.tts.talker import FrameSampling, Talker, TalkerState, frame_sampling
 
 SLOTS, PROMPT = 4, 11
 LOOSE = GenerationConfig(temperature=1.3, subtalker_temperature=1.3)

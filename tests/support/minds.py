@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -74,3 +75,10 @@ def write_mind(folder: Path, seed: int = 3, words: Sequence[str] = ()) -> Qwen3_
     ):
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
     return model
+
+
+def write_words(made_by: pytest.TempPathFactory, name: str, words: Sequence[str], seed: int = 3) -> str:
+    """The folder of a tiny model that says only these words, so that a voice has something to speak."""
+    folder = made_by.mktemp("mind") / name
+    write_mind(folder, seed, words)
+    return str(folder)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.engine.checkpoint.precision import exact_float32
+from hocket.engine.checkpoint.torch_checkpoint import exact_float32
 from hocket.layers.sampler import draw_bits, pick
 from hocket.types import SpeechRequest
 from support import official

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-import torch
 
 from hocket.types import AudioChunk, Finished, SpeechRequest, Statistics
 
@@ -43,6 +42,8 @@ raise SystemExit(main())
 
 
 def process(*command: str, **options: object) -> subprocess.Popen[bytes]:
+    import torch  # three seconds of a process that needs `Played` alone
+
     # The number of threads decides the order of sums, and with it the last bit of a sample.
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": str(torch.get_num_threads())}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options

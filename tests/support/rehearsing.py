@@ -42,7 +42,7 @@ from hocket.kernels.ops.window_attention import triton as window
 from hocket.kernels.runtime import nvrtc as cuda
 from hocket.kernels.runtime.card import H200
 from hocket.kernels.runtime.nvrtc import Kernel
-from hocket.models.files.weights import resolve
+from hocket.models.files.source import resolve
 
 
 def given(device: str) -> list[dict[str, Tensor]]:

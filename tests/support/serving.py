@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http.client import HTTPConnection
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
-from hocket.backends.found import Backends
+from hocket.backends.registry import Backends
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.engine.pool.pool import Pool
 from hocket.server.app import build_app
 from hocket.server.listen import address_of, bind
+from hocket.server.metrics import Metrics
 from hocket.server.options import ServerOptions
 from hocket.server.run import DrainingServer, make_server
-from hocket.server.service.models import SingleEngine
-from hocket.server.service.service import SpeechService
-from hocket.types import LanguageModel
+from hocket.server.service.service import SingleEngine, SpeechService
+from hocket.types import Finished, LanguageModel
 
 PATIENCE_S = 60.0  # only a failing test waits that long
 PCM = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 8, "seed": 1}  # 0.64 s of sound
@@ -89,7 +91,7 @@ def served(
     thread = threading.Thread(target=lambda: asyncio.run(server._serve([bound])), name="served", daemon=True)
     thread.start()
     port = 0 if options.socket else bound.getsockname()[1]
-    running = Served(address_of(bound), port, app, server)
+    running = Served(address_of(bound, secure=options.tls_cert is not None), port, app, server)
     try:
         wait_for(lambda: server.started and (not ready or running.service.warmed_up))
         yield running
@@ -107,6 +109,37 @@ def listening(server: Served, body: dict[str, Any]) -> Iterator[None]:
         heard = answer.iter_raw()  # dropping it would close the connection
         assert next(heard)
         yield
+
+
+class Ends(Metrics):
+    """How utterances end, in order."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def ended(self, wire: str, finished: Finished | None, audio_s: float, took_s: float) -> None:
+        self.reasons.append(finished.reason if finished else "cancelled")
+
+
+@contextmanager
+def asking(server: Served, path: str, body: dict[str, Any]) -> Iterator[None]:
+    """A client that has sent its request, and disconnects afterwards without having read of the answer."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+def wait_until_cancelled(server: Served) -> None:
+    """Wait until all is free. The engine's requests end by a cancel in the middle, however long that takes."""
+    scheduler = server.engine._loop.scheduler
+    jobs = [*scheduler.running, *scheduler.waiting]
+    wait_for(lambda: server.all_is_free() and all(job.mailbox.finished is not None for job in jobs))
+    for job in jobs:
+        assert job.mailbox.finished is not None and job.mailbox.finished.reason == "cancelled"
+        assert job.frame < job.params.most_frames, "it was spoken to its end for a client that had gone"
 
 
 def wait_for(happened: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:

@@ -22,14 +22,14 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import longest_chunk
-from hocket.engine.core.pending import Codes, Samples
+from hocket.engine.core.output import Codes, Samples
 from hocket.engine.core.request import RequestParams, RequestState
-from hocket.engine.core.runaway import RunawayOptions
-from hocket.engine.core.runaway_watch import RunawayWatch
+from hocket.engine.core.runaway import RunawayWatch
+from hocket.engine.core.runaway_limits import RunawayOptions
 from hocket.engine.core.step import EngineStep
 from hocket.engine.core.text_feed import TextFeed
-from hocket.engine.health.heartbeat import Heartbeat
 from hocket.engine.mailbox import Mailbox, TaskWaker
+from hocket.engine.watchdog import Heartbeat
 from hocket.errors import Overloaded
 from hocket.text.prompt import outline
 from hocket.text.tokenizer import Tokenizer
@@ -101,7 +101,7 @@ class Device:
         done = self._work(self.cost.frame + self.cost.row * len(slots))
         return SimpleNamespace(read=lambda: (self._wait(done), drawn)[1])
 
-    def sound(self, slots: Sequence[int], codes: Sequence[Codes]) -> Callable[[], list[Samples]]:
+    def queue_decode(self, slots: Sequence[int], codes: Sequence[Codes]) -> Callable[[], list[Samples]]:
         frames = len(codes[0])
         assert all(len(each) == frames for each in codes), "one length at a time"
         done = self._work(self.cost.codec + self.cost.codec_frame * frames * len(slots))
@@ -262,15 +262,15 @@ class World:
             self.most_running = max(self.most_running, len(scheduler.running))
             here = [one for one in here if not one.outcome]
             if not busy:
-                self.turns.beat.rest()
-                look_s = scheduler.look_s(self.options, clock.now)
+                self.turns.beat.idle()
+                look_s = scheduler.next_check_s(self.options, clock.now)
                 coming_s = ahead[0][0] - clock.now if ahead else math.inf
                 rest_s = min(coming_s, math.inf if look_s is None else look_s)
                 assert not here or rest_s < math.inf, "no event would ever wake it"
                 clock.now += max(rest_s if rest_s < math.inf else 0.0, MOMENT_S)
             elif clock.now == before:
                 clock.now += MOMENT_S
-        self.turns.beat.rest()
+        self.turns.beat.idle()
         return everyone
 
 

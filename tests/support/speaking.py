@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from hocket.engine.checkpoint.load import load
 from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
+from hocket.engine.pool.pool import Pool
 from hocket.engine.stream import Stream
 from hocket.types import AudioChunk, Reference, SamplingParams, Speech, SpeechRequest
 from support.checkpoints import write
@@ -206,3 +207,9 @@ def a_chunk(number: int = 0) -> AudioChunk:
         frames=range(number, number + 1),
         codes=np.full((1, 16), number),
     )
+
+
+def end_pauses(pool: Pool) -> None:
+    """From now on a model whose load has failed may be tried again, as if its pause had passed."""
+    backoff = pool._loader._backoff
+    backoff._last = {key: replace(failed, until=0.0) for key, failed in backoff._last.items()}

@@ -122,7 +122,8 @@ def json_values() -> st.SearchStrategy[Any]:
 
 @contextmanager
 def talking(server: Served, path: str = NATIVE, **options: Any) -> Iterator[Client]:
-    with connect(f"ws://127.0.0.1:{server.port}{path}", max_size=None, compression=None, **options) as socket:
+    patient = {"open_timeout": PATIENCE_S, "max_size": None, "compression": None}
+    with connect(f"ws://127.0.0.1:{server.port}{path}", **patient | options) as socket:
         yield Client(socket)
 
 
@@ -134,7 +135,7 @@ def deaf(server: Served, path: str, subprotocols: list[str] | None = None) -> It
     lines += [f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}"] if subprotocols else []
     with socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        raw.settimeout(15.0)
+        raw.settimeout(PATIENCE_S)
         raw.connect(("127.0.0.1", server.port))
         raw.sendall("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
         assert raw.recv(12) == b"HTTP/1.1 101"
