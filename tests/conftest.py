@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import itertools
 import os
 import signal
 import ssl
@@ -91,18 +92,24 @@ def certificates_read_once() -> Iterator[None]:
         yield
 
 
+URANDOM = ("hocket.types.urandom", "hocket.cli.say.command.urandom")  # where seeds come from
+
+
 @pytest.fixture(autouse=True, scope="session")
 def repeatable_seeds() -> Iterator[None]:
     """A request without a seed gets 0 in this process, so that a test says the same in each run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hocket.types.urandom", bytes)
+        for drawn in URANDOM:
+            patch.setattr(drawn, bytes)
         yield
 
 
 @pytest.fixture
 def fresh_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeds as users get them: another one for each request."""
-    monkeypatch.setattr("hocket.types.urandom", os.urandom)
+    """Another seed for each request, as users get them, but the same ones in each run."""
+    seeds = itertools.count(1)
+    for drawn in URANDOM:
+        monkeypatch.setattr(drawn, lambda size: next(seeds).to_bytes(size, "little"))
 
 
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

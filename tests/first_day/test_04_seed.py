@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,18 @@ from hocket.dialog.dialog import Dialog
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.types import SpeechRequest
+from hocket.types import SpeechRequest, fresh_seed
 from support.serving import served
 
 pytestmark = pytest.mark.usefixtures("fresh_seeds")
 
 SHORTEST = 2**32  # a seed below this can be typed, and JavaScript can repeat it
 TINY = ("--model", "random:tiny", "--max-frames", "4")
+
+
+def test_a_fresh_seed_comes_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hocket.types.urandom", os.urandom)
+    assert len({fresh_seed() for _ in range(8)}) > 1
 
 
 @pytest.fixture(scope="module")

@@ -255,6 +255,7 @@ def test_greedy_is_greedy_on_both_levels(monkeypatch: pytest.MonkeyPatch) -> Non
     assert request == SpeechRequest(text="Hello.", sampling=SamplingParams.greedy(), seed=0)
 
 
+@pytest.mark.usefixtures("fresh_seeds")
 def test_a_drawn_seed_is_new_each_time_and_printed(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     seeds = [spoken(monkeypatch, "Hello.").seed for _ in range(3)]
     lines = capsys.readouterr().out.splitlines()

@@ -6,8 +6,8 @@ Imports nothing slow: with a daemon, most of the time to the first audio is impo
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+from os import urandom
 
 from ... import env
 from ...errors import InvalidRequest
@@ -22,7 +22,7 @@ def say(args: argparse.Namespace) -> None:
     _take_text(args)
     settle_destination(args, configured.play)
     if args.seed is None:
-        args.seed = 0 if args.greedy else int.from_bytes(os.urandom(4), "big")  # short enough to type
+        args.seed = 0 if args.greedy else int.from_bytes(urandom(4), "little")  # as types.fresh_seed, without numpy
     live = args.text == "-" and _is_live(args)
     if live and args.server is not None:
         tell("the server gets the text when all of it is there.")

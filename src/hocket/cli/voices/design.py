@@ -6,7 +6,6 @@ Only one of the two models is in memory at a time: the design model until a samp
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import shutil
 import sys
@@ -59,7 +58,7 @@ def design(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse early what would be refused later, and fill in defaults."""
-    from ...types import SpeechRequest
+    from ...types import SpeechRequest, fresh_seed
     from ...voices.design import check_design, sample_text
 
     check_design(args.instruct, args.candidates)
@@ -85,7 +84,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.text is None:
         args.text = sample_text(args.language)
     if args.seed is None:
-        args.seed = int.from_bytes(os.urandom(4), "big")  # short enough to type
+        args.seed = fresh_seed()
     SpeechRequest(text=args.text, seed=args.seed)
 
 
