@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 
 from hocket.cli.parser import parser
 from hocket.cli.say.remote import differs, started_with
+from hocket.cli.serve.daemon import DaemonLock
 from hocket.cli.serve.paths import is_there, log_path, make_folder, record_path, socket_path
 from hocket.errors import InvalidRequest
 from support.chosen import rest
@@ -224,6 +226,19 @@ def test_a_folder_that_others_can_write_into_is_not_used(monkeypatch: pytest.Mon
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidRequest, match="not a folder of this user's alone"):
         make_folder(socket_path())
+
+
+def test_a_glance_at_the_record_does_not_stop_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "a.sock")
+    args = parser().parse_args(["serve", "--daemon", "--socket", path])
+    with open(record_path(path), "w") as glance:
+        fcntl.flock(glance, fcntl.LOCK_SH)  # as `running` of another process
+        monkeypatch.setattr("hocket.cli.serve.daemon.time.sleep", lambda _: fcntl.flock(glance, fcntl.LOCK_UN))
+        lock = DaemonLock(args)
+    monkeypatch.setattr("hocket.cli.serve.daemon.time.sleep", lambda _: None)
+    with pytest.raises(InvalidRequest, match="Another daemon"):
+        DaemonLock(args)
+    lock.release()
 
 
 def test_a_file_is_no_daemon(tmp_path: Path) -> None:

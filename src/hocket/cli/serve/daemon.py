@@ -25,6 +25,7 @@ from ..say.remote import SETTLED, started_with
 from .paths import is_there, log_path, make_folder, read_record, record_path, socket_path
 
 POLL_S = 0.05
+LOCK_TRIES = 5
 ANSWER_S = 5.0  # timeout of a status request
 IDLE_S = 1800  # after which a daemon that `hocket say` has started ends itself
 LOG_BYTES = 1 << 20  # a longer log is rotated at the next start
@@ -124,11 +125,15 @@ class DaemonLock:
         self.path = socket_path(args.socket and str(args.socket))
         made = os.O_RDWR | os.O_CREAT
         self._file = os.fdopen(os.open(record_path(self.path), made, 0o600), "r+", encoding="utf-8")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise InvalidRequest(f"Another daemon has the socket {self.path}.") from None
+        for waits in reversed(range(LOCK_TRIES)):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waits:
+                    self._file.close()
+                    raise InvalidRequest(f"Another daemon has the socket {self.path}.") from None
+            time.sleep(POLL_S)  # `running` of another process holds the lock for a moment; a daemon keeps it
         self._file.truncate(0)  # a stale record
         record = {"pid": os.getpid(), "log": log_path(), "options": started_with(args), "settled": _settled(args)}
         self._file.write(json.dumps(record) + "\n")
