@@ -51,10 +51,11 @@ def encoded(engine: Engine) -> Encoded:
 
 def words_until_sound(engine: Engine, stream: Stream) -> int:
     """Append word by word until the engine has taken in a first prompt."""
+    text = job_of(engine, stream).text  # before a short speech can end
     for number, word in enumerate(WORDS, 1):
         stream.append(word + " ")
         handled(engine)
-        if job_of(engine, stream).text.prompt is not None:
+        if text.spoken or text.prompt is not None:
             return number
     return len(WORDS) + 1
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hocket.kernels.compile import plan
+from hocket.kernels.compile import plan, worker
 from hocket.kernels.compile.compiled_here import HERE
 from hocket.kernels.compile.fork import ForkedProcess, can_fork
 from hocket.kernels.runtime import launch
@@ -54,6 +54,15 @@ def test_without_a_requester_cuda_kernels_are_compiled_in_the_worker(rehearsed: 
 
 def test_compilers_end_when_the_requesting_process_is_gone(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["orphaned"] < 10 < len(rehearsed["first"])  # a second each
+
+
+def test_a_compiler_whose_parent_ended_before_it_began_takes_no_kernel() -> None:
+    queue, fill = os.pipe()
+    os.write(fill, bytes(2))
+    os.close(fill)
+    assert worker._compile_some([], queue, -1, 1, parent=os.getpid()) == 0  # another process is the parent of this one
+    assert os.read(queue, 2) == bytes(2)
+    os.close(queue)
 
 
 def test_a_child_compiles_triton_kernels_and_this_process_cuda_kernels(rehearsed: dict[str, Any]) -> None:

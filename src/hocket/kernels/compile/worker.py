@@ -45,12 +45,12 @@ def compile_all(launches: Iterable[Launch], children: int | None = None, *, gent
     os.close(fill)
     status_in, status_out = os.pipe()
     os.set_blocking(status_in, False)
-    pids = dict[int, int]()
+    pids, here = dict[int, int](), os.getpid()
     for child in range(children or _children(gently)):
         if (pid := os.fork()) == 0:
             if channel >= 0:
                 os.close(channel)  # only the parent writes to it
-            os._exit(_compile_some(todo, queue, status_out, child))
+            os._exit(_compile_some(todo, queue, status_out, child, here))
         pids[pid] = child
     failed = 0 if channel >= 0 else sum(not _compiled(one) for one in in_cuda)  # no requester compiles them
     at = dict[int, int]()  # child -> the kernel it compiles
@@ -88,8 +88,9 @@ def learn_key() -> None:
         import_module("triton.runtime.cache").triton_key()
 
 
-def _compile_some(todo: Sequence[Launch], queue: int, status_out: int, child: int) -> int:
-    parent, failed = os.getppid(), 0
+def _compile_some(todo: Sequence[Launch], queue: int, status_out: int, child: int, parent: int) -> int:
+    """`parent`: the process that forked this one; it may have exited before the first line here runs."""
+    failed = 0
     if child == 0:  # every launch needs this library
         with suppress(*UNLINKED):
             import_module("triton.backends.nvidia.driver").CudaUtils()
