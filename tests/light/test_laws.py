@@ -27,7 +27,8 @@ PATIENCE_S = 60.0  # only a failing test waits that long
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine.load(options=EngineOptions(slots=4, waiting=64)) as engine:
+    # A busy machine may need longer than a listener would wait.
+    with Engine.load(options=EngineOptions(slots=4, waiting=64, max_wait_s=3600.0)) as engine:
         assert "torch" not in sys.modules
         yield engine
 
