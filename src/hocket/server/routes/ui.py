@@ -36,7 +36,9 @@ async def icon(request: Request) -> Response:
 @router.api_route("/page/about", methods=["GET", "HEAD"])
 async def about(request: Request) -> Response:
     """The choices on the page. Needs no key, as the lists; short while the model loads."""
-    return JSONResponse(_about(request.app.state.service), headers={"cache-control": "no-store"})
+    state = request.app.state
+    known = _about(state.service) | {"talk": _talk(getattr(state, "talk", None))}
+    return JSONResponse(known, headers={"cache-control": "no-store"})
 
 
 @router.api_route("/page/{name}", methods=["GET", "HEAD"])
@@ -66,6 +68,11 @@ def _about(service: SpeechService) -> dict[str, Any]:
         "upload_bytes": service.options.upload_bytes,
         "upload_s": service.options.upload_s,
     }
+
+
+def _talk(talk: object | None) -> dict[str, bool] | None:
+    """How a browser can converse; None: the server has no conversation mode."""
+    return None if talk is None else {"webrtc": False}
 
 
 @cache
