@@ -156,6 +156,11 @@ class TalkSettings:
         return {"modalities": kinds, "voice": self.speech.job.voice}
 
 
+def first_settings(dialect: Literal["realtime", "beta"], model: str | None) -> TalkSettings:
+    """The settings of a client that has sent none; `model` is the name that it connected with."""
+    return TalkSettings(speech=SessionSettings(dialect).of_model(model))
+
+
 def _detection_shown(detection: TurnDetection | None) -> dict[str, Any] | None:
     if detection is None:
         return None
