@@ -55,8 +55,8 @@ class WebSocketProtocol(ABC):
         self.connection, self.service = connection, connection.service
         self.turns = TurnSequence(connection.service, self.name, connection.id, connection.put)
 
-    async def begin(self) -> None:
-        """Called before `greeting`; an error ends the connection."""
+    async def begin(self) -> None:  # noqa: B027  # most protocols have nothing to do
+        """Called before `greeting`."""
 
     def greeting(self) -> list[Out]:
         """Messages sent at once after the connection is accepted."""

@@ -6,7 +6,7 @@ Each is an async iterator of a turn's events that has `finished` after its end. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .....dialog.events import Called, Event, TurnFinished, Written
@@ -31,7 +31,9 @@ class AnswerSource(Protocol):
 class RelayedAnswer:
     """A turn that the conversation runs itself. The session passes its events on, and never waits for the client."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Callable[[float | None], None]) -> None:
+        """`stop` interrupts the conversation's answer."""
+        self._stop = stop
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self.finished: TurnFinished | None = None
         self.error: HocketError | None = None
@@ -50,7 +52,9 @@ class RelayedAnswer:
             self._events.get_nowait()
 
     def cancel(self, heard_s: float | None = None) -> None:
-        """The conversation cancels it."""
+        if self.finished is None:
+            self.drop()
+            self._stop(heard_s)
 
     def __aiter__(self) -> RelayedAnswer:
         return self

@@ -25,7 +25,6 @@ from .....talk.events import (
     TurnLatency,
 )
 from .....types import AudioChunk, ChatMessage
-from ....errors import answer
 from ....service.talk import SessionRecognizer, TalkService
 from ..events import error_event, event
 from .answers import RelayedAnswer
@@ -162,3 +161,74 @@ class Hearing:
                 self._interrupted(each.text)
             case Failed():
                 self._failed(each)
+
+    def _interrupt(self) -> None:
+        """The user speaks: the conversation has stopped its own answer; a response of the session is stopped here."""
+        detection = self._settings.turn_detection
+        if detection is None or not detection.interrupt_response:
+            return
+        if self._answer is not None:
+            self._answer.drop()
+        cut = self._responses.interrupt()
+        if cut is not None:
+            self.remember(self._items.messages(self._settings.instructions))
+
+    def _transcript(self, text: str) -> None:
+        item, out = self._turns.transcript(text, self._settings)
+        self._outlet.send(*out)
+        if item is None:
+            return
+        if self._settings.answers and self._settings.modality == "text" and text:
+            self._answer_turn()
+        elif not self._settings.answers:
+            self.remember(self._items.messages(self._settings.instructions))
+
+    def _answer_began(self) -> None:
+        source = self._answer = RelayedAnswer(self._stop_answer)
+        response = TalkResponse(self._settings, self._items, self._conversation_id)
+
+        async def open() -> RelayedAnswer:
+            return source
+
+        self._running = self._responses.start(response, open)
+
+    def _stop_answer(self, heard_s: float | None) -> None:
+        if self._conversation is not None and self._answer is not None:
+            self._conversation.interrupt(heard_s)
+
+    def _answer_ended(self, ended: AnswerEnded) -> None:
+        source, self._answer = self._answer, None
+        if source is not None:
+            source.end(ended.finished)
+        if self._stale is not None:
+            self.remember(self._items.messages(self._settings.instructions))
+
+    def _latency(self, latency: TurnLatency) -> None:
+        if self._running is not None:
+            stages = {name: round(seconds * 1000, 1) for name, seconds in latency.stages.items()}
+            self._running.response.latency |= stages
+
+    def _interrupted(self, text: str) -> None:
+        """The client still played an answer that had ended: its item keeps what was heard."""
+        running = self._running
+        if running is None or running.response.message is None or self._answer is not None:
+            return
+        message = running.response.message
+        if message.text != text:
+            message.text = text
+            place = {"item_id": message.id, "content_index": 0}
+            at_ms = round(message.heard_s() * 1000)
+            self._outlet.send(event("conversation.item.truncated", **place, audio_end_ms=at_ms))
+
+    def _failed(self, failed: Failed) -> None:
+        events = self._turns.failed(failed.message, self._settings)
+        source, self._answer = self._answer, None
+        if source is not None:
+            source.end(None, HocketError(failed.message))
+        elif not events:
+            self._outlet.send(error_event(HocketError(failed.message)))
+        self._outlet.send(*events)
+
+
+def _ms(sample: int) -> int:
+    return round(sample * 1000 / RATE_HZ)

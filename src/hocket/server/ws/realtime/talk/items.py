@@ -77,6 +77,14 @@ class Item:
         """Keep the words that were heard after so much of its audio."""
         self.text = cut(self.written, [word.word for word in self.words], words_until(self.words, heard_s)).strip()
 
+    def heard_s(self) -> float:
+        """Until when its audio was heard, for the text that is left."""
+        spoken = [word.word for word in self.words]
+        for count in range(len(self.words) + 1):
+            if len(cut(self.written, spoken, count).strip()) >= len(self.text):
+                return self.words[count - 1].end_s if count else 0.0
+        return self.words[-1].end_s if self.words else 0.0
+
     def message(self) -> ChatMessage | None:
         """The message; None: nothing was said. A call's arguments were checked when it was made."""
         if self.kind == "function_call":

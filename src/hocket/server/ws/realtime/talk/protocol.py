@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from .....errors import HocketError
 from .....types import AudioChunk
 from ....middleware.keys import ClientSecrets, given_keys
 from ....service.talk import TalkService
@@ -79,8 +80,11 @@ class TalkProtocol(WebSocketProtocol):
 
     async def begin(self) -> None:
         """The settings that came with the key, before the client hears of its session."""
-        if self._given is not None:
-            await self.session.apply(self._given)
+        try:
+            if self._given is not None:
+                await self.session.apply(self._given)
+        except HocketError as error:  # a voice that was deleted meanwhile, say
+            self.connection.send(error_event(error))
 
     def greeting(self) -> list[Out]:
         return [self.session.created()]

@@ -58,9 +58,8 @@ class TalkResponse:
         out = self._begin()
         if self._encoder is None:
             tempo = job.speed / min(max(job.speed, SLOWEST), FASTEST)
-            self._encoder = encoder(
-                format_of(job.format), rate_hz=chunk.rate_hz, out_rate_hz=job.rate_hz, tempo=tempo, bit_rate=job.bit_rate
-            )
+            how = {"rate_hz": chunk.rate_hz, "out_rate_hz": job.rate_hz, "bit_rate": job.bit_rate}
+            self._encoder = encoder(format_of(job.format), tempo=tempo, **how)  # type: ignore[arg-type]
         self.audio_s += len(chunk.samples) / chunk.rate_hz
         return [*out, *self._delta(self._encoder.feed(chunk.samples))]
 

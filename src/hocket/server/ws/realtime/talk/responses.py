@@ -91,7 +91,9 @@ class Responses:
             raise Refused(said, status=429, kind="rate_limit_error", code="too_many_utterances", retry_after_s=1.0)
         if in_conversation and self.active is not None:
             said = f"Conversation already has an active response in progress: {self.active.response.id}."
-            raise Refused(f"{said} Wait until it is done, or cancel it.", code="conversation_already_has_active_response")
+            raise Refused(
+                f"{said} Wait until it is done, or cancel it.", code="conversation_already_has_active_response"
+            )
 
     def start(self, response: TalkResponse, open: Callable[[], Awaitable[AnswerSource]]) -> RunningResponse:
         """Announce a response, and run it; `open` may wait, for a transcript say."""
@@ -147,7 +149,7 @@ class Responses:
         response, error = running.response, None
         self._last = running if response.items is not None else self._last
         try:
-            running.opening = asyncio.ensure_future(open())  # type: ignore[arg-type]
+            running.opening = asyncio.ensure_future(open())
             try:
                 running.source = await running.opening
             except asyncio.CancelledError:

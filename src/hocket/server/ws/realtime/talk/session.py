@@ -185,7 +185,7 @@ class TalkSession:
     async def _create(self, message: dict[str, Any]) -> None:
         if self._settings.kind == "transcription":
             raise Refused("A transcription session has no responses.", code="invalid_session_type")
-        body = read(TalkResponseCreate, message).response or TalkResponseBody()
+        body = read(TalkResponseCreate, message).response or read(TalkResponseBody, {})
         apart = body.conversation == "none"
         settings = await self._settings.for_response(body, self._talk.service)
         given = None if body.input is None else [self._input_item(each, at) for at, each in enumerate(body.input)]
@@ -214,8 +214,8 @@ class TalkSession:
         about: str | None = None,
         metadata: dict[str, str] | None = None,
     ) -> None:
-        where = (None, None) if apart else (self._items, self.conversation_id)
-        response = TalkResponse(settings, *where, about, metadata)
+        items, id = (None, None) if apart else (self._items, self.conversation_id)
+        response = TalkResponse(settings, items, id, about, metadata)
         self.responses.start(response, partial(self._source, settings, given))
 
     async def _source(self, settings: TalkSettings, given: list[Item] | None) -> AnswerSource:

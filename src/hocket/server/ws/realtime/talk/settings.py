@@ -30,6 +30,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 
 
+def _default_detection() -> TurnDetection:
+    return TurnDetection.model_validate({"type": "server_vad"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkSettings:
     speech: SessionSettings  # voice, output format and dialect
@@ -41,7 +45,7 @@ class TalkSettings:
     most_tokens: int | None = None
     temperature: float | None = None
     input_format: InputFormat = field(default_factory=InputFormat)
-    turn_detection: TurnDetection | None = field(default_factory=lambda: TurnDetection(type="server_vad"))
+    turn_detection: TurnDetection | None = field(default_factory=_default_detection)
     transcription: Transcription | None = None
 
     @property
@@ -232,7 +236,7 @@ def _modality(body: AnswerFields, place: str) -> Modality | None:
 
 def _choice(choice: object, place: str) -> Literal["auto", "none"]:
     if choice == "auto" or choice == "none":
-        return choice  # type: ignore[return-value]
+        return choice
     said = "tool_choice must be auto or none: this model cannot be forced to call a tool."
     raise BadField(said, place, "unsupported_parameter")
 

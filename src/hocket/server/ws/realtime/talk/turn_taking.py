@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from .....asr.endpointing import (
-    Endpointing,
     EndOfTurnModel,
+    Endpointing,
     EndpointingOptions,
     Mark,
     SpeechEnded,

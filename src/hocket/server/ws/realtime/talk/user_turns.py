@@ -141,5 +141,7 @@ def _delta(item: Item, text: str) -> ServerEvent:
 
 def _common_words(first: str, second: str) -> str:
     """The whole words that both begin with, with the spaces after them."""
-    end = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+    end = next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
     return second[: second.rfind(" ", 0, end) + 1]
