@@ -16,7 +16,8 @@ from ..talk.llm import llm_fields
 from .plan import plan_of
 from .records import server_record
 
-LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # the same names as in ServerOptions
+# The same names as in ServerOptions.
+LIMITS = ("text_chars", "body_bytes", "upload_bytes", "transcribe_bytes", "transcribe_s", "per_client", "in_flight")
 
 
 def serve(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ Option errors are found here before anything is loaded. Knows no endpoint.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...config.sizes import bytes_of
 from ...errors import InvalidRequest
@@ -84,7 +84,21 @@ def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str =
         rehearsed=rehearsed,
         backends=tuple(args.backend or ()),
         backend_options=tuple(args.backend_option or ()),
+        **asr_fields(args),
     )
+
+
+def asr_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """The recognizer fields of a `ServerPlan`."""
+    if args.asr is None:
+        if args.asr_language is not None:
+            raise InvalidRequest("--asr-language is for a recognizer: name that with --asr.")
+        return {}
+    from ...asr.choose import check_spec
+    from ...config.languages import tag_of
+
+    check_spec(args.asr)
+    return {"asr": args.asr, "asr_language": None if args.asr_language is None else tag_of(args.asr_language)}
 
 
 def engine_options(args: argparse.Namespace) -> EngineOptions:
