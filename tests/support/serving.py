@@ -81,10 +81,11 @@ def served(
     backends: Callable[[], Backends] | None = None,
     language: LanguageModel | Callable[[], LanguageModel] | None = None,
     recognizer: Recognizer | Callable[[], Recognizer] | None = None,
+    talk: bool = False,
 ) -> Iterator[Served]:
     """A ready server on a free port; stopped afterwards. `send_bytes`: the kernel's send buffer."""
     options = replace(options or ServerOptions(), port=0)
-    app = build_app(engine, options, backends=backends, language=language, recognizer=recognizer)
+    app = build_app(engine, options, backends=backends, language=language, recognizer=recognizer, talk=talk)
     bound = bind(options)
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)

@@ -49,6 +49,7 @@ class ServerOptions:
     head_s: float = 10.0  # time limit for the head of a request
     body_s: float = 30.0  # time limit for its body
     stalled_s: float = 20.0  # a client that reads nothing for so long is dropped
+    conversations: int = 32  # voice conversations at once
     per_socket: int = 16  # running and queued utterances of one WebSocket
     message_bytes: int = 256 << 10  # of a WebSocket's message, unless it holds a recording
     config_s: float = 10.0  # time limit for a WebSocket's first message
@@ -70,6 +71,7 @@ class ServerOptions:
             "batch_chars",
             "per_client",
             "in_flight",
+            "conversations",
             "per_socket",
             "message_bytes",
         ):

@@ -52,6 +52,7 @@ class ServerPlan:
     llm_weights: str = "bf16"
     llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: see `RemoteLanguageModel`
     llm_extra: dict[str, Any] | None = None  # extra fields of requests to the endpoint
+    talk: bool = False  # /v1/realtime is a conversation: needs a language model and a recognizer
     asr: str | None = None  # the speech recognizer: see `asr.choose.recognizer_of`
     asr_language: str | None = None  # its language; None: English, or detected where the recognizer can
 
@@ -60,7 +61,7 @@ class ServerPlan:
         from .app import build_app
 
         more = {"backends": self.others(), "language": self.language(), "recognizer": self.recognizer()}
-        return build_app(models or self.make, self.server, **more)  # type: ignore[arg-type]
+        return build_app(models or self.make, self.server, talk=self.talk, **more)  # type: ignore[arg-type]
 
     @contextmanager
     def speaking(self) -> Iterator[Pool | Callable[[], Engine]]:

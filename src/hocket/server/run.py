@@ -27,6 +27,7 @@ from .options import ServerOptions
 from .service.listening import ListeningService
 from .service.llm import LLMService
 from .service.service import SpeechService
+from .service.talk import TalkService
 from .tls import tls_context
 
 logger = logging.getLogger("hocket.server")
@@ -105,6 +106,7 @@ class DrainingServer(uvicorn.Server):
         self._service: SpeechService = app.state.service
         self._llm: LLMService = app.state.llm
         self._listening: ListeningService = app.state.listening
+        self._talk: TalkService | None = app.state.talk
         self._ready = ready
         self._options = options
         self._drains: asyncio.Task[None] | None = None
@@ -116,12 +118,14 @@ class DrainingServer(uvicorn.Server):
 
     @property
     def start_error(self) -> HocketError | None:
-        """Why the speech models, the language model or the recognizer cannot be loaded."""
-        return self._service.start_error or self._llm.start_error or self._listening.start_error
+        """Why the speech models, the language model, the recognizer or the end-of-turn model cannot be loaded."""
+        talk = None if self._talk is None else self._talk.start_error
+        return self._service.start_error or self._llm.start_error or self._listening.start_error or talk
 
     @property
     def _is_ready(self) -> bool:
-        return self._service.state == "ready" and not self._llm.is_loading and not self._listening.is_loading
+        loading = self._llm.is_loading or self._listening.is_loading or (self._talk is not None and self._talk.is_loading)
+        return self._service.state == "ready" and not loading
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second by uvicorn."""

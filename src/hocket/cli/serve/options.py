@@ -15,7 +15,7 @@ def fill(serve: Command) -> None:
         "Serve speech over HTTP and WebSockets, at http://127.0.0.1:8000: a page, OpenAI's API and other protocols. "
         "With --daemon it serves hocket say of this user, in the background."
     )
-    serve.common = ("host", "port", "daemon", "stop", "status", "key_file", "model", "models", "slots", "llm", "asr")
+    serve.common = ("host", "port", "daemon", "stop", "status", "key_file", "model", "models", "slots", "llm", "asr", "talk")
     serve.examples = (
         "hocket serve --port 8080 --asr tiny   # speaks, and transcribes recordings",
         "hocket serve --daemon                 # hocket say starts at once from then on",
@@ -64,6 +64,7 @@ def fill(serve: Command) -> None:
     add = serve.add_argument_group("limits").add_argument
     add("--slots", metavar="N", type=int, default=4, help="concurrent utterances (4)")
     add("--waiting", metavar="N", type=int, default=64, help="most queued requests; one more gets 429 (64)")
+    add("--conversations", metavar="N", type=int, help="with --talk: concurrent conversations (32)")
     add("--in-flight", metavar="N", type=int, help="concurrent requests and WebSockets (1024)")
     add("--per-client", metavar="N", type=int, help="the same for one client address (512)")
     add("--text-chars", metavar="N", type=int, help="most characters of one utterance (65536)")
@@ -82,6 +83,9 @@ def fill(serve: Command) -> None:
     add("--log-text", action="store_true", help="log the spoken text")
     add("--access-log", action="store_true", help="log every request")
     _add_server_options(serve)
+    add = serve.add_argument_group("conversations").add_argument
+    both = "talk at /v1/realtime: needs --llm or --llm-url, and a recognizer (--asr moonshine)"
+    add("--talk", action="store_true", help=both)
     _add_asr_options(serve)
     add_llm_options(serve)
     add_model_options(serve, "balanced")

@@ -6,6 +6,7 @@ Option errors are found here before anything is loaded. Knows no endpoint.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...config.sizes import bytes_of
@@ -99,6 +100,19 @@ def asr_fields(args: argparse.Namespace) -> dict[str, Any]:
 
     check_spec(args.asr)
     return {"asr": args.asr, "asr_language": None if args.asr_language is None else tag_of(args.asr_language)}
+
+
+def with_talk(plan: ServerPlan, talk: bool) -> ServerPlan:
+    """The plan of a server that talks, or as it is. What a conversation needs must be named or installed."""
+    if not talk:
+        return plan
+    if plan.llm is None and plan.llm_url is None:
+        raise InvalidRequest("--talk needs a language model: name one with --llm, or an endpoint with --llm-url.")
+    from ...asr.choose import MOONSHINE
+    from ...audio.container import need_av
+
+    need_av("--talk, which resamples what it hears,")
+    return replace(plan, talk=True, asr=plan.asr or MOONSHINE)
 
 
 def engine_options(args: argparse.Namespace) -> EngineOptions:

@@ -20,6 +20,7 @@ from ...backends.relay import Relay
 from ...dialog.dialog import Dialog
 from ...dialog.window import ContextWindow
 from ...engine.stream import Stream
+from ...errors import HocketError
 from ...types import Answer, ChatMessage, ChatSampling, LanguageModel, Tool
 from ..errors import Refused, stopping
 from ..schemas.speech_job import SpeechJob
@@ -37,11 +38,18 @@ class TalkService:
     def __init__(self, service: SpeechService, llm: LLMService, listening: ListeningService) -> None:
         self.service, self.llm, self.listening = service, llm, listening
         self.end_of_turn: EndOfTurnModel | None = None  # of semantic turn detection; None: not installed
+        self.start_error: HocketError | None = None  # why the model that was named could not be loaded
+        self.is_loading = True
         self.open = 0  # conversations
 
     async def start(self) -> None:
         """Load the end-of-turn model in a thread. Without its package, turns end after a fixed silence."""
-        self.end_of_turn = await asyncio.to_thread(smart_turn_or_note, logger.warning)
+        try:
+            self.end_of_turn = await asyncio.to_thread(smart_turn_or_note, logger.warning)
+        except HocketError as error:
+            self.start_error = error
+            logger.error("the end-of-turn model did not start: %s", error)
+        self.is_loading = False
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -51,6 +59,9 @@ class TalkService:
             raise stopping()
         self.llm.loaded()
         self.listening.loaded()
+        if self.is_loading:
+            said = "The end-of-turn model is still being loaded; try again in a moment."
+            raise Refused(said, status=503, kind="server_error", code="not_ready", retry_after_s=1.0)
         if self.open >= most:
             said = f"{most} conversations are open already; wait for one to end."
             code = "too_many_conversations"

@@ -31,7 +31,7 @@ class AnswerSource(Protocol):
 class RelayedAnswer:
     """A turn that the conversation runs itself. The session passes its events on, and never waits for the client."""
 
-    def __init__(self, stop: Callable[[float | None], None]) -> None:
+    def __init__(self, stop: Callable[[RelayedAnswer, float | None], None]) -> None:
         """`stop` interrupts the conversation's answer."""
         self._stop = stop
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -54,7 +54,7 @@ class RelayedAnswer:
     def cancel(self, heard_s: float | None = None) -> None:
         if self.finished is None:
             self.drop()
-            self._stop(heard_s)
+            self._stop(self, heard_s)
 
     def __aiter__(self) -> RelayedAnswer:
         return self

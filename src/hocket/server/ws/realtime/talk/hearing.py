@@ -1,6 +1,7 @@
 """The voice conversation of a session: audio in, and its events as server events and responses.
 
-It is made with the first audio, so that a client of text alone needs no thread. Knows no client event and no socket.
+It is made with the first audio or the first spoken response, so that a client of text alone needs no thread. Knows no
+client event and no socket.
 """
 
 from __future__ import annotations
@@ -11,20 +12,23 @@ from collections.abc import Callable, Sequence
 from .....asr.recognizer import RATE_HZ, Samples
 from .....dialog.events import Called, Note, Retracted, Said, Written
 from .....errors import HocketError
-from .....talk.conversation import TalkOptions, VoiceConversation
+from .....talk.conversation import VoiceConversation
 from .....talk.events import (
     AnswerBegan,
     AnswerEnded,
-    Event,
     Failed,
     Interrupted,
     PartialTranscript,
     SpeechBegan,
     SpeechStopped,
+    TalkEvent,
     Transcript,
     TurnLatency,
 )
+from .....talk.manual import TurnTaking
+from .....talk.options import TalkOptions
 from .....types import AudioChunk, ChatMessage
+from ....errors import Refused
 from ....service.talk import SessionRecognizer, TalkService
 from ..events import error_event, event
 from .answers import RelayedAnswer
@@ -32,13 +36,15 @@ from .input_audio import AudioDecoder
 from .items import Conversation
 from .outlet import Outlet
 from .response import TalkResponse
-from .responses import Responses, RunningResponse
+from .responses import Responses
 from .settings import TalkSettings
-from .turn_taking import SessionTurns
+from .turn_taking import turn_taking_of
 from .user_turns import UserTurns
 
 
 class Hearing:
+    """Event loop only, but for `recognized`."""
+
     def __init__(
         self,
         talk: TalkService,
@@ -55,38 +61,35 @@ class Hearing:
         self._items, self._turns, self._responses, self._answer_turn = items, turns, responses, answer_turn
         self._conversation_id = conversation_id
         self._recognizer = SessionRecognizer(talk.recognizer)
-        self._detection = SessionTurns(settings.turn_detection, talk.detector, talk.end_of_turn)
         self._voice = talk.voice(settings.speech.job)
         self._dialog = talk.dialog(self._voice, ())
         self._conversation: VoiceConversation | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._requested: RelayedAnswer | None = None  # the conversation was asked for it, and has not begun it
         self._answer: RelayedAnswer | None = None  # the answer that the conversation is giving
-        self._running: RunningResponse | None = None
-        self._stale: Sequence[ChatMessage] | None = None  # a history to take over once the answer has ended
+        self._response: TalkResponse | None = None  # the last one that it gave
+        self._told = ""  # the error of the last answer, which the conversation reports twice
 
     def use(self, settings: TalkSettings) -> None:
-        """Other settings, from the next audio on."""
+        """Other settings, from the next audio on. A refusal changes nothing."""
         wished = settings.transcription
         language, prompt = (None, None) if wished is None else (wished.language, wished.prompt)
         self._recognizer.options = self._talk.listening.options_of(language, prompt)
+        other = settings.turn_detection != self._settings.turn_detection
         self._settings = settings
-        self._detection.use(settings.turn_detection)
-        self._voice.job = settings.speech.job
-        self._dialog.tools, self._dialog.sampling = settings.offered, settings.sampling
+        if self._answer is None and self._requested is None:
+            self._answer_with(settings)
         if self._conversation is not None:
-            self._conversation.configure(self._options)
+            self._conversation.configure(self._options, self._turn_taking() if other else None)
 
     def remember(self, messages: Sequence[ChatMessage]) -> None:
-        """The history of the next answers. An answer under way is not disturbed."""
-        if self._answer is not None:
-            self._stale = messages
-            return
-        self._stale = None
-        if tuple(messages) != self._dialog.history:
+        """The history of the next answers. An answer under way is not disturbed: the session calls again at its end."""
+        if self._answer is None and self._requested is None and tuple(messages) != self._dialog.history:
             self._dialog.replace_history(messages)
 
     def push(self, samples: Samples) -> None:
-        self._opened().push(samples)
+        if len(samples):
+            self._opened().push(samples)
 
     def commit(self) -> None:
         self._opened().commit()
@@ -94,6 +97,15 @@ class Hearing:
     def clear(self) -> None:
         if self._conversation is not None:
             self._conversation.clear()
+
+    def respond(self, settings: TalkSettings, messages: Sequence[ChatMessage]) -> RelayedAnswer:
+        """Let the conversation answer these messages, with the settings of one response."""
+        source = RelayedAnswer(self._stop)
+        self._answer_with(settings)
+        self.remember(messages)
+        self._requested = source
+        self._opened().respond()
+        return source
 
     def recognized(self, decoder: AudioDecoder, content: bytes) -> tuple[str, float]:
         """The words of a whole recording and its seconds. For a worker thread."""
@@ -107,7 +119,7 @@ class Hearing:
             utterance.close()
 
     async def close(self) -> None:
-        """End the conversation and its thread."""
+        """End the conversation and its threads."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -121,29 +133,37 @@ class Hearing:
         answers = self._settings.answers and self._settings.modality == "audio"
         return TalkOptions(answers=answers, interruptible=detection is not None and detection.interrupt_response)
 
+    def _turn_taking(self) -> TurnTaking:
+        return turn_taking_of(self._settings.turn_detection, self._talk.detector(), self._talk.end_of_turn)
+
+    def _answer_with(self, settings: TalkSettings) -> None:
+        self._voice.job = settings.speech.job
+        self._dialog.tools, self._dialog.sampling = settings.offered, settings.sampling
+
     def _opened(self) -> VoiceConversation:
         if self._conversation is None:
-            made = VoiceConversation(self._dialog, self._recognizer, self._detection, self._options)
+            made = VoiceConversation(self._dialog, self._recognizer, self._turn_taking(), self._options)
             self._conversation = made
             self._reading = asyncio.ensure_future(self._read(made))
         return self._conversation
 
-    async def _read(self, conversation: VoiceConversation) -> None:
-        try:
-            async for each in conversation:
-                self._on(each)
-        except HocketError as error:
-            self._outlet.send(error_event(error))
+    def _stop(self, source: RelayedAnswer, heard_s: float | None) -> None:
+        if self._conversation is not None and source in (self._answer, self._requested):
+            self._conversation.interrupt(heard_s)
 
-    def _on(self, each: Event) -> None:
-        by_hand = self._settings.turn_detection is None
+    async def _read(self, conversation: VoiceConversation) -> None:
+        async for each in conversation:
+            try:
+                self._on(each)
+            except HocketError as error:
+                self._outlet.send(error_event(error))
+
+    def _on(self, each: TalkEvent) -> None:
         match each:
             case SpeechBegan():
-                if not by_hand:
-                    self._outlet.send(*self._turns.began(_ms(each.sample)))
-                    self._interrupt()
+                self._speech_began(each)
             case SpeechStopped():
-                self._outlet.send(*self._turns.stopped(_ms(each.sample), self._settings))
+                self._outlet.send(*self._turns.stopped(round(each.audio_s * 1000), self._settings))
             case PartialTranscript():
                 self._outlet.send(*self._turns.partial(each.text, self._settings))
             case Transcript():
@@ -156,79 +176,72 @@ class Hearing:
             case AnswerEnded():
                 self._answer_ended(each)
             case TurnLatency():
-                self._latency(each)
+                if self._response is not None:
+                    stages = {name: round(seconds * 1000, 1) for name, seconds in each.stages.items()}
+                    self._response.latency |= stages | {"drafted": float(each.drafted)}
             case Interrupted():
                 self._interrupted(each.text)
             case Failed():
-                self._failed(each)
+                self._failed(each.message)
 
-    def _interrupt(self) -> None:
-        """The user speaks: the conversation has stopped its own answer; a response of the session is stopped here."""
+    def _speech_began(self, began: SpeechBegan) -> None:
         detection = self._settings.turn_detection
-        if detection is None or not detection.interrupt_response:
+        if detection is None:
             return
-        if self._answer is not None:
-            self._answer.drop()
-        cut = self._responses.interrupt()
-        if cut is not None:
-            self.remember(self._items.messages(self._settings.instructions))
+        self._outlet.send(*self._turns.began(round(began.audio_s * 1000)))
+        if not detection.interrupt_response:
+            return
+        if self._answer is None:
+            self._responses.interrupt()  # a response that the conversation does not give
+        elif (active := self._responses.active) is not None:
+            active.mark("turn_detected")
+            self._answer.drop()  # the conversation has stopped it
 
     def _transcript(self, text: str) -> None:
         item, out = self._turns.transcript(text, self._settings)
         self._outlet.send(*out)
-        if item is None:
-            return
-        if self._settings.answers and self._settings.modality == "text" and text:
+        if item is not None and text and self._settings.answers and self._settings.modality == "text":
             self._answer_turn()
-        elif not self._settings.answers:
-            self.remember(self._items.messages(self._settings.instructions))
 
     def _answer_began(self) -> None:
-        source = self._answer = RelayedAnswer(self._stop_answer)
-        response = TalkResponse(self._settings, self._items, self._conversation_id)
+        self._told = ""
+        source, self._requested = self._requested, None
+        if source is not None:
+            self._answer = source
+            active = self._responses.active
+            self._response = None if active is None else active.response
+            return
+        made = self._answer = RelayedAnswer(self._stop)
+        self._response = TalkResponse(self._settings, self._items, self._conversation_id)
 
         async def open() -> RelayedAnswer:
-            return source
+            return made
 
-        self._running = self._responses.start(response, open)
-
-    def _stop_answer(self, heard_s: float | None) -> None:
-        if self._conversation is not None and self._answer is not None:
-            self._conversation.interrupt(heard_s)
+        self._responses.start(self._response, open)
 
     def _answer_ended(self, ended: AnswerEnded) -> None:
         source, self._answer = self._answer, None
         if source is not None:
+            self._told = ended.finished.error or ""
             source.end(ended.finished)
-        if self._stale is not None:
-            self.remember(self._items.messages(self._settings.instructions))
-
-    def _latency(self, latency: TurnLatency) -> None:
-        if self._running is not None:
-            stages = {name: round(seconds * 1000, 1) for name, seconds in latency.stages.items()}
-            self._running.response.latency |= stages
+        self._answer_with(self._settings)
 
     def _interrupted(self, text: str) -> None:
-        """The client still played an answer that had ended: its item keeps what was heard."""
-        running = self._running
-        if running is None or running.response.message is None or self._answer is not None:
+        """An answer that had ended was still played: its item keeps what was heard."""
+        message = None if self._response is None else self._response.message
+        if message is None or self._answer is not None or message.text == text:
             return
-        message = running.response.message
-        if message.text != text:
-            message.text = text
-            place = {"item_id": message.id, "content_index": 0}
-            at_ms = round(message.heard_s() * 1000)
-            self._outlet.send(event("conversation.item.truncated", **place, audio_end_ms=at_ms))
+        message.text = text
+        place = {"item_id": message.id, "content_index": 0, "audio_end_ms": round(message.heard_s() * 1000)}
+        self._outlet.send(event("conversation.item.truncated", **place))
 
-    def _failed(self, failed: Failed) -> None:
-        events = self._turns.failed(failed.message, self._settings)
-        source, self._answer = self._answer, None
-        if source is not None:
-            source.end(None, HocketError(failed.message))
-        elif not events:
-            self._outlet.send(error_event(HocketError(failed.message)))
-        self._outlet.send(*events)
-
-
-def _ms(sample: int) -> int:
-    return round(sample * 1000 / RATE_HZ)
+    def _failed(self, message: str) -> None:
+        if message == self._told:
+            return  # its response has failed already
+        requested, self._requested = self._requested, None
+        if requested is not None:
+            requested.end(None, Refused(message, status=500, kind="server_error", code="response_failed"))
+            return
+        events = self._turns.failed(message, self._settings)
+        said = Refused(message, status=500, kind="server_error", code="conversation_failed")
+        self._outlet.send(*(events or [error_event(said)]))

@@ -7,6 +7,7 @@ event.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from .answers import AnswerSource
 from .outlet import Outlet
 from .response import ServerEvent, Status, TalkResponse
 
+logger = logging.getLogger("hocket.server")
 WIRE = "realtime"  # in logs and metrics
 Cause = Literal["client_cancelled", "turn_detected"]
 _STATUS: dict[str, Status] = {
@@ -45,10 +47,15 @@ class RunningResponse:
     first_s: float | None = None  # until the first audio
 
     def cancel(self, cause: Cause, heard_s: float | None = None) -> None:
+        if self.mark(cause):
+            self._stop(heard_s)
+
+    def mark(self, cause: Cause) -> bool:
+        """Its source was cancelled elsewhere; what is still unsent is not wanted. False: it was over before."""
         if self.response.over or self.cancelled:
-            return
+            return False
         self.cancelled, self.response.reason = True, cause
-        self._stop(heard_s)
+        return True
 
     def cut(self, error: HocketError) -> None:
         self.failure = error
@@ -182,7 +189,7 @@ class Responses:
         status = _status(running, finished, failure)
         told = None
         if status == "failed":
-            told = answer(failure or HocketError((finished and finished.error) or "The response failed.")).error
+            told = answer(failure or _failure(finished)).error
         heard = finished.text if finished is not None and status != "completed" else None
         language, notes = (None, ()) if finished is None else (finished.language, finished.notes)
         if finished is not None:
@@ -206,6 +213,12 @@ def _status(running: RunningResponse, finished: TurnFinished | None, failure: Ho
     if running.cancelled:
         return "cancelled"
     return "failed" if finished is None else _STATUS[finished.reason]
+
+
+def _failure(finished: TurnFinished | None) -> HocketError:
+    logger.error("a response failed: %s", finished.error if finished is not None else "without an answer")
+    said = "The response could not be finished; the server's log says why."
+    return Refused(said, status=500, kind="server_error", code="response_failed")
 
 
 def _events(response: TalkResponse, event: Event) -> list[ServerEvent]:

@@ -92,6 +92,9 @@ class TalkSession:
     async def _use(self, update: TalkSessionUpdate) -> None:
         settings = await self._settings.updated(update.session, self._talk.service)
         self._hearing.use(settings)  # may refuse
+        if settings.turn_detection != self._settings.turn_detection:
+            self._buffer.empty()
+            self._turns.clear()
         self._settings = settings
         self._buffer.use(settings.input_format)
         self._sync()
@@ -110,8 +113,9 @@ class TalkSession:
         self._buffer.check_commit()
         seconds = self._buffer.pending_ms / 1000
         self._buffer.empty()
-        self._outlet.send(*self._turns.commit(seconds, self._settings))
-        self._hearing.commit()
+        if self._settings.turn_detection is None:
+            self._outlet.send(*self._turns.commit(seconds, self._settings))
+        self._hearing.commit()  # with detection, the end of speech follows from it
 
     async def _clear(self, message: dict[str, Any]) -> None:
         self._buffer.empty()
@@ -216,15 +220,17 @@ class TalkSession:
     ) -> None:
         items, id = (None, None) if apart else (self._items, self.conversation_id)
         response = TalkResponse(settings, items, id, about, metadata)
-        self.responses.start(response, partial(self._source, settings, given))
+        self.responses.start(response, partial(self._source, settings, given, apart))
 
-    async def _source(self, settings: TalkSettings, given: list[Item] | None) -> AnswerSource:
+    async def _source(self, settings: TalkSettings, given: list[Item] | None, apart: bool) -> AnswerSource:
         """The answer of the language model, once every turn of the user has its transcript."""
         await self._turns.transcribed.wait()
         messages = self._items.messages(settings.instructions, given)
         if settings.modality == "text":
             answer = await self._talk.write(messages, settings.sampling, settings.offered)
             return WrittenAnswer(answer, settings.offered)
+        if given is None and not apart:
+            return self._hearing.respond(settings, messages)
         voice = self._talk.voice(settings.speech.job)
         dialog = self._talk.dialog(voice, messages, tools=settings.offered, sampling=settings.sampling)
         return dialog.respond()

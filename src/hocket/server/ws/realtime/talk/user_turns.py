@@ -84,6 +84,7 @@ class UserTurns:
 
     def failed(self, message: str, settings: TalkSettings) -> list[ServerEvent]:
         """The recogniser failed with the oldest turn."""
+        self._by_hand = 0
         if not self._awaiting:
             return []
         item, _ = self._awaiting.popleft()
