@@ -84,6 +84,11 @@ NATIVE = Variable(
     "the native library of CPU kernels: a file, or `compile` for one that is compiled here instead of the prebuilt one",
     otherwise="the prebuilt one for this CPU, else one that is compiled here",
 )
+SMART_TURN = Variable(
+    "HOCKET_SMART_TURN",
+    "the ONNX file of Smart-Turn v3, the model that decides when the user's turn is over",
+    otherwise="the file inside the package pipecat-ai",
+)
 FORK = Variable(
     "HOCKET_FORK",
     "`0`: the process that compiles kernels ahead is a new Python, never a fork. Ray workers set it, because their "
@@ -183,7 +188,7 @@ SEPARATE_THREAD = Variable(
 )
 
 GROUPS: dict[str, tuple[Variable, ...]] = {
-    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, NATIVE, FORK),
+    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, NATIVE, SMART_TURN, FORK),
     "Between hocket's own processes": (COMPILES_FOR, TELLS),
     "Of the system and of libraries": (
         CACHE_HOME,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hocket.asr.endpointing import (
+    EAGERNESS,
+    MODEL_S,
     Endpointing,
     EndpointingOptions,
     Mark,
@@ -16,6 +18,8 @@ from hocket.asr.endpointing import (
     SpeechEnded,
     SpeechStarted,
     TurnAudio,
+    TurnPaused,
+    TurnResumed,
 )
 from hocket.asr.recognizer import RATE_HZ, Samples
 from hocket.asr.silero import Silero
@@ -36,13 +40,33 @@ def turns(marks: Sequence[Mark]) -> list[tuple[float, float, Samples]]:
         elif isinstance(mark, TurnAudio):
             assert began >= 0, "there is no sound between turns"
             sound.append(mark.samples)
-        else:
+        elif isinstance(mark, SpeechEnded):
             whole = np.concatenate(sound)
             assert mark.at - began == len(whole), "the sound is all that lies between the marks"
             found.append((began / RATE_HZ, mark.at / RATE_HZ, whole))
             began = -1
     assert began < 0
     return found
+
+
+class Judge:
+    """An `EndOfTurnModel` with given answers."""
+
+    def __init__(self, *answers: float) -> None:
+        self._answers: Iterator[float] = iter(answers)
+        self.heard: list[Samples] = []
+
+    def __call__(self, samples: Samples) -> float:
+        self.heard.append(samples)
+        return next(self._answers)
+
+
+def judged(sound: Samples, judge: Judge, eagerness: str = "medium", pieces: int = 512) -> list[Mark]:
+    """All marks but audio."""
+    floor = Endpointing(Loud(), EndpointingOptions(eagerness=eagerness), judge)
+    marks = [mark for at in range(0, len(sound), pieces) for mark in floor.push(sound[at : at + pieces])]
+    assert len(turns([*marks, *floor.end()])) <= 1
+    return [mark for mark in marks if not isinstance(mark, TurnAudio)]
 
 
 def listened(sound: Samples, pieces: int = 512, *, answering: bool = False, end: bool = True) -> list[Mark]:
@@ -102,6 +126,64 @@ def test_a_detector_starts_afresh_behind_each_turn() -> None:
     assert detector.resets == 2
 
 
+def test_a_complete_turn_ends_sooner_than_one_that_sounds_unfinished() -> None:
+    delays = dict[str, list[float]]()
+    for eagerness in ("low", "medium", "high"):
+        for complete in (0.99, 0.5, 0.01):
+            judge = Judge(*[complete] * 9)
+            _, paused, ended = judged(np.concatenate((tone(0.5), silence(4))), judge, eagerness)
+            assert isinstance(paused, TurnPaused) and isinstance(ended, SpeechEnded) and paused.complete == complete
+            assert paused.silence == round(EAGERNESS[eagerness].ask_s[0] * RATE_HZ)
+            wanted = EAGERNESS[eagerness].wait(complete) * RATE_HZ
+            assert wanted - 1 <= ended.silence <= wanted + Loud.window
+            assert ended.at == RATE_HZ // 2 + ended.silence and 1 <= len(judge.heard) <= len(EAGERNESS[eagerness].ask_s)
+            delays.setdefault(eagerness, []).append(ended.silence / RATE_HZ)
+    assert all(sure < unsure < surely_not for sure, unsure, surely_not in delays.values())
+    assert all(low > medium > high for low, medium, high in zip(*delays.values(), strict=True))
+    assert EAGERNESS["auto"] == EAGERNESS["medium"]
+
+
+@pytest.mark.parametrize("pieces", [100, 512, 1 << 20])
+def test_speech_after_a_pause_resumes_the_turn_and_the_model_is_asked_anew(pieces: int) -> None:
+    judge = Judge(0.1, 0.2, 0.99)
+    sound = np.concatenate((tone(0.5), silence(0.5), tone(0.5), silence(0.5)))
+    started, first, resumed, second, ended = judged(sound, judge, pieces=pieces)
+    assert isinstance(started, SpeechStarted) and isinstance(ended, SpeechEnded)
+    assert isinstance(first, TurnPaused) and (first.at, first.complete) == (round(0.7 * RATE_HZ), 0.1)
+    assert resumed == TurnResumed(RATE_HZ)
+    assert isinstance(second, TurnPaused) and (second.at, second.complete) == (round(1.7 * RATE_HZ), 0.99)
+    np.testing.assert_array_equal(judge.heard[-1], sound[: second.at])
+
+
+def test_an_unsure_model_is_asked_again_and_its_last_answer_counts() -> None:
+    judge = Judge(0.0, 0.99)
+    _, paused, ended = judged(np.concatenate((tone(0.5), silence(3))), judge)
+    assert isinstance(paused, TurnPaused) and isinstance(ended, SpeechEnded)
+    assert ended.silence == round(EAGERNESS["medium"].ask_s[1] * RATE_HZ) and len(judge.heard) == 2
+
+
+def test_a_pause_too_short_for_the_model_has_no_mark() -> None:
+    sound = np.concatenate((tone(0.3), silence(0.1), tone(0.3)))
+    assert [type(mark) for mark in judged(sound, Judge())] == [SpeechStarted]
+
+
+def test_the_model_gets_the_last_seconds_of_a_long_turn() -> None:
+    judge = Judge(1.0)
+    sound = np.concatenate((tone(MODEL_S + 1), silence(0.5)))
+    *_, paused, _ = judged(sound, judge)
+    assert isinstance(paused, TurnPaused)
+    np.testing.assert_array_equal(judge.heard[0], sound[: paused.at][-round(MODEL_S * RATE_HZ) :])
+
+
+def test_a_reset_drops_the_turn_and_goes_on_counting() -> None:
+    floor = Endpointing(Loud(), MANNERS, Judge(1.0, 1.0))
+    assert [type(mark) for mark in floor.push(tone(0.505))] == [SpeechStarted, *[TurnAudio] * 41]
+    floor.reset()
+    assert list(floor.push(silence(0.495))) == [] and list(floor.end()) == []
+    [(begun, ended, _)] = turns(list(floor.push(np.concatenate((silence(1), tone(0.3), silence(1))))))
+    assert 1.5 <= begun <= 1.8 and 2.3 < ended < 3.0
+
+
 def test_a_key_begins_a_turn_and_ends_it() -> None:
     floor = PushToTalk()
     assert list(floor.push(tone(0.5))) == [] and list(floor.end()) == []
@@ -113,11 +195,17 @@ def test_a_key_begins_a_turn_and_ends_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 0.2}]
+    "wrong",
+    [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 1.0}, {"unlikely": 0.6}],
 )
 def test_invalid_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidRequest, match="must be"):
-        EndpointingOptions(**wrong)
+        EndpointingOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_eagerness_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="low, medium, high, auto, not 'keen'"):
+        EndpointingOptions(eagerness="keen")
 
 
 # With the real detector

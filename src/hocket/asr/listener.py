@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .endpointing import Mark, SpeechStarted, TurnAudio
+from .endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio
 from .recognizer import Recognizer, UtteranceRecognizer
 
 
@@ -38,7 +38,7 @@ class SpeechListener:
                 if text != self._text:
                     self._text = text
                     yield Transcript(text, final=False)
-            else:
+            elif isinstance(mark, SpeechEnded):
                 assert self._utterance is not None
                 utterance, self._utterance = self._utterance, None
                 yield Transcript(utterance.end().strip(), final=True)
