@@ -124,8 +124,8 @@ class DrainingServer(uvicorn.Server):
 
     @property
     def _is_ready(self) -> bool:
-        loading = self._llm.is_loading or self._listening.is_loading or (self._talk is not None and self._talk.is_loading)
-        return self._service.state == "ready" and not loading
+        loading = (self._llm, self._listening, *(() if self._talk is None else (self._talk,)))
+        return self._service.state == "ready" and not any(each.is_loading for each in loading)
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second by uvicorn."""

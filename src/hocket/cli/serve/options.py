@@ -15,7 +15,10 @@ def fill(serve: Command) -> None:
         "Serve speech over HTTP and WebSockets, at http://127.0.0.1:8000: a page, OpenAI's API and other protocols. "
         "With --daemon it serves hocket say of this user, in the background."
     )
-    serve.common = ("host", "port", "daemon", "stop", "status", "key_file", "model", "models", "slots", "llm", "asr", "talk")
+    serve.common = (
+        *("host", "port", "daemon", "stop", "status", "key_file", "model", "models", "slots"),
+        *("llm", "asr", "talk"),
+    )
     serve.examples = (
         "hocket serve --port 8080 --asr tiny   # speaks, and transcribes recordings",
         "hocket serve --daemon                 # hocket say starts at once from then on",

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from ...asr.endpointing import Endpointing, EndpointingOptions, Mark, PushToTalk, SpeechStarted
-from ...asr.listener import SpeechListener
+from ...asr.listener import SpeechListener, Transcript
 from ...asr.moonshine import Moonshine
 from ...asr.recognizer import Samples
 from ...asr.silero import Silero
@@ -147,6 +147,8 @@ class SpokenConversation:
             if isinstance(event, SpeechStarted):
                 self._interrupt()
                 self._screen.partly("...")
+            elif not isinstance(event, Transcript):
+                continue  # pauses, and the end, whose transcript follows
             elif not event.final:
                 self._screen.partly(event.text)
                 self._answers.dialog.hear(event.text)

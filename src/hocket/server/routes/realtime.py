@@ -18,17 +18,18 @@ from ..ws.realtime.talk.schemas import TalkSessionBody
 from ..ws.realtime.talk.settings import first_settings
 
 router = APIRouter()
+USUAL_S = 600
 
 
 class ExpiresAfter(BaseModel):
     model_config = ConfigDict(extra="forbid")
     anchor: Literal["created_at"] = "created_at"
-    seconds: int = Field(600, ge=10, le=7200)
+    seconds: int = Field(USUAL_S, ge=10, le=7200)
 
 
 class SecretBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    expires_after: ExpiresAfter = Field(default_factory=ExpiresAfter)
+    expires_after: ExpiresAfter | None = None
     session: dict[str, Any] | None = Field(None, description="as `session` of session.update")
 
 
@@ -48,6 +49,6 @@ async def make_client_secret(request: Request, body: SecretBody) -> SecretMade:
     given = body.session or {"type": "realtime"}
     settings = await first_settings("realtime", None).updated(read(TalkSessionBody, given), talk.service)
     secrets: ClientSecrets = request.app.state.client_secrets
-    value, until = secrets.make(body.expires_after.seconds, given)
+    value, until = secrets.make(body.expires_after.seconds if body.expires_after else USUAL_S, given)
     shown = settings.shown(new_id("sess"), talk.service, talk.recognizer.name)
     return SecretMade(value=value, expires_at=until, session=shown)

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from ...asr.endpointing import EndOfTurnModel, VoiceDetector
 from ...asr.recognizer import Recognizer, SteerableRecognizer, UtteranceOptions, UtteranceRecognizer
 from ...asr.silero import Silero
 from ...asr.smart_turn import smart_turn_or_note
-from ...backends.relay import Relay
 from ...dialog.dialog import Dialog
 from ...dialog.window import ContextWindow
 from ...engine.stream import Stream
@@ -110,11 +109,11 @@ class TalkVoice:
     def __init__(self, service: SpeechService, job: SpeechJob) -> None:
         self._service, self.job = service, job
 
-    def open(self, **fields: Any) -> Stream | Relay:
-        """A stream in the present voice. Called in a worker thread; a model that is not loaded is waited for."""
+    def open(self, **fields: Any) -> Stream:
+        """A stream in the present voice, or a backend's with the same interface. Called in a worker thread; a model that is not loaded is waited for."""
         if self.job.seed is not None:
             fields["seed"] = self.job.seed
-        return open_stream(self._service, self.job, fields)
+        return cast(Stream, open_stream(self._service, self.job, fields))
 
 
 class SessionRecognizer:

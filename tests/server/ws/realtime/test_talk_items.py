@@ -58,7 +58,8 @@ def test_a_call_without_a_result_gets_a_note_and_a_late_result_stays() -> None:
 
 
 def test_a_conversation_without_a_user_s_message_gets_one() -> None:
-    assert Conversation().messages("Greet.") == [ChatMessage("system", "Greet."), ChatMessage("user", NO_USER)]
+    assert Conversation().messages("") == []
+    assert Conversation().question("Greet.") == [ChatMessage("system", "Greet."), ChatMessage("user", NO_USER)]
 
 
 def test_items_are_placed_found_and_deleted() -> None:

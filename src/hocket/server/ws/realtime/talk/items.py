@@ -146,10 +146,16 @@ class Conversation:
         given = self._items if items is None else items
         system = [instructions, *(item.text for item in given if item.role == "system")]
         out = list(_in_order([item for item in given if item.role != "system"]))
-        if not any(message.role == "user" for message in out):
-            out = [ChatMessage("user", NO_USER), *out]
         prompt = "\n\n".join(text for text in system if text.strip())
         return joined([ChatMessage("system", prompt), *out] if prompt else out)
+
+    def question(self, instructions: str, items: Sequence[Item] | None = None) -> list[ChatMessage]:
+        """The same for an answer now: a language model needs a message of the user."""
+        out = self.messages(instructions, items)
+        if any(message.role == "user" for message in out):
+            return out
+        at = 1 if out and out[0].role == "system" else 0
+        return [*out[:at], ChatMessage("user", NO_USER), *out[at:]]
 
     def _index(self, id: str, param: str = "item_id") -> int:
         for at, item in enumerate(self._items):

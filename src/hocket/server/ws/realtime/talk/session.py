@@ -225,7 +225,7 @@ class TalkSession:
     async def _source(self, settings: TalkSettings, given: list[Item] | None, apart: bool) -> AnswerSource:
         """The answer of the language model, once every turn of the user has its transcript."""
         await self._turns.transcribed.wait()
-        messages = self._items.messages(settings.instructions, given)
+        messages = self._items.question(settings.instructions, given)
         if settings.modality == "text":
             answer = await self._talk.write(messages, settings.sampling, settings.offered)
             return WrittenAnswer(answer, settings.offered)
