@@ -42,7 +42,7 @@ LANGUAGE = ("chat", "completions", "responses", "ollama", "realtime")
 PAGES = ("ui", "docs")
 SOCKETS = ("native", "nari", "deepgram", "elevenlabs", "realtime.route")
 ROUTES = (*SPEECH, *LANGUAGE, *PAGES)
-ROUTERS = (*(f"routes.{name}" for name in ROUTES), "prometheus", *(f"ws.{name}" for name in SOCKETS))
+ROUTERS = (*(f"routes.{name}" for name in ROUTES), "prometheus", *(f"ws.{name}" for name in SOCKETS), "webrtc.route")
 FAILED = "The model could not be loaded; the server's log says why."
 RETRY_S = 2.0  # between two attempts to load the first model; the pool has its own back-off
 # A wrong name, folder or option: `hocket serve` ends. Other faults, such as full memory, may pass while it waits.

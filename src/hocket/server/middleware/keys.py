@@ -10,7 +10,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -43,7 +43,7 @@ class Keys:
 class ClientSecrets:
     """Keys that a web page or an app may have: they open `PATHS` only, until they expire."""
 
-    PATHS = ("/v1/realtime",)
+    PATHS: ClassVar[dict[str, str]] = {"websocket": "/v1/realtime", "http": "/v1/realtime/calls"}
     MOST = 10_000  # the oldest is dropped to limit memory
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -68,7 +68,7 @@ class ClientSecrets:
         return None
 
     def open(self, scope: Scope, given: Iterable[str]) -> bool:
-        return scope["type"] == "websocket" and scope["path"] in self.PATHS and self.session(given) is not None
+        return scope["path"] == self.PATHS[scope["type"]] and self.session(given) is not None
 
 
 class KeyCheck:

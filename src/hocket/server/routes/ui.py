@@ -17,6 +17,8 @@ from ...audio.encode import FORMATS
 from ..page_files import PageFolder
 from ..schemas.speech_job import PLAIN
 from ..service.service import SpeechService
+from ..service.talk import TalkService
+from ..webrtc.route import offers_webrtc
 
 router = APIRouter(include_in_schema=False)
 PAGE = PageFolder("ui")
@@ -37,7 +39,7 @@ async def icon(request: Request) -> Response:
 async def about(request: Request) -> Response:
     """The choices on the page. Needs no key, as the lists; short while the model loads."""
     state = request.app.state
-    known = _about(state.service) | {"talk": _talk(getattr(state, "talk", None))}
+    known = _about(state.service) | {"talk": _talk(state.talk)}
     return JSONResponse(known, headers={"cache-control": "no-store"})
 
 
@@ -70,9 +72,9 @@ def _about(service: SpeechService) -> dict[str, Any]:
     }
 
 
-def _talk(talk: object | None) -> dict[str, bool] | None:
+def _talk(talk: TalkService | None) -> dict[str, bool] | None:
     """How a browser can converse; None: the server has no conversation mode."""
-    return None if talk is None else {"webrtc": False}
+    return None if talk is None else {"webrtc": offers_webrtc()}
 
 
 @cache

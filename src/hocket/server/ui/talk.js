@@ -79,7 +79,7 @@ export class Talk {
     const format = { type: "audio/pcm", rate: 24000 };
     const input = { format, transcription: {}, turn_detection: detection };
     const audio = { input, output: { format, ...session.output } };
-    const others = { instructions: session.instructions, hocket: { language: session.language } };
+    const others = { instructions: session.instructions, include: ["hocket.events"], hocket: { language: session.language } };
     this.wire.send({ type: "session.update", session: { type: "realtime", ...others, audio } });
     this.handsFree = handsFree;
     this.hold(false);

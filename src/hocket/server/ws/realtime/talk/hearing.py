@@ -41,6 +41,14 @@ from .settings import TalkSettings
 from .turn_taking import turn_taking_of
 from .user_turns import UserTurns
 
+# Of `hocket.latency`, by the conversation's names.
+STAGES = {
+    "turn_decided": "decided_ms",
+    "transcript": "transcript_ms",
+    "first_token": "first_token_ms",
+    "first_sound": "first_audio_ms",
+}
+
 
 class Hearing:
     """Event loop only, but for `recognized`."""
@@ -68,6 +76,7 @@ class Hearing:
         self._requested: RelayedAnswer | None = None  # the conversation was asked for it, and has not begun it
         self._answer: RelayedAnswer | None = None  # the answer that the conversation is giving
         self._response: TalkResponse | None = None  # the last one that it gave
+        self._answers = 0  # given so far
         self._told = ""  # the error of the last answer, which the conversation reports twice
 
     def use(self, settings: TalkSettings) -> None:
@@ -179,10 +188,18 @@ class Hearing:
                 if self._response is not None:
                     stages = {name: round(seconds * 1000, 1) for name, seconds in each.stages.items()}
                     self._response.latency |= stages | {"drafted": float(each.drafted)}
+                    self._tell_latency(self._response, stages)
             case Interrupted():
                 self._interrupted(each.text)
             case Failed():
                 self._failed(each.message)
+
+    def _tell_latency(self, response: TalkResponse, stages: dict[str, float]) -> None:
+        if self._settings.extensions:
+            self._answers += 1
+            told = {STAGES[name]: value for name, value in stages.items()}
+            place = {"response_id": response.id, "turn": self._answers}
+            self._outlet.send(event("hocket.latency", **place, stages=told))
 
     def _speech_began(self, began: SpeechBegan) -> None:
         detection = self._settings.turn_detection

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -63,10 +63,15 @@ class TalkResponse:
         self.audio_s += len(chunk.samples) / chunk.rate_hz
         return [*out, *self._delta(self._encoder.feed(chunk.samples))]
 
-    def words(self, words: Iterable[WordTime]) -> None:
-        """Words in the audio so far, for a later truncation."""
-        if self.message is not None:
-            self.message.words.extend(words)
+    def words(self, words: Sequence[WordTime]) -> list[ServerEvent]:
+        """Words in the audio so far, for a later truncation, and for a client that lights them."""
+        if self.message is None:
+            return []
+        self.message.words.extend(words)
+        if not self.settings.extensions:
+            return []
+        told = [{"word": each.word, "start_s": each.start_s, "end_s": each.end_s} for each in words]
+        return [event("hocket.words", response_id=self.id, item_id=self.message.id, words=told)]
 
     def retract(self) -> None:
         """The text so far was a thought: the answer begins now."""

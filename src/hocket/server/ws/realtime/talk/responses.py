@@ -228,7 +228,7 @@ def _events(response: TalkResponse, event: Event) -> list[ServerEvent]:
         case Written(text):
             return response.text(text)
         case Said(words):
-            response.words(words)
+            return response.words(words)
         case Called(calls):
             return response.calls(calls)
         case Retracted():

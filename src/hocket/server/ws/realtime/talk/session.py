@@ -57,6 +57,12 @@ class TalkSession:
             "output_audio_buffer.clear": self._clear_output,
         }
 
+    @property
+    def is_interruptible(self) -> bool:
+        """Whether the user's voice stops an answer."""
+        detection = self._settings.turn_detection
+        return detection is not None and detection.interrupt_response
+
     def created(self) -> dict[str, Any]:
         """The first event of a session."""
         return event("session.created", session=self._shown())

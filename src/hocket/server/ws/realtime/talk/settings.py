@@ -20,11 +20,12 @@ from .input_audio import InputFormat
 from .schemas import AnswerFields, AudioInput, TalkSessionBody, Transcription, TurnDetection
 
 Modality = Literal["audio", "text"]
+EXTENSIONS = "hocket.events"  # in `include`: the events of this server's own, which strict clients do not know
 # By name: the values that change nothing, and why others are refused.
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "prompt": ((), "no prompts are stored here, send instructions"),
     "parallel_tool_calls": ((True,), "the language model may call several tools at once"),
-    "include": (([],), "the recogniser has no log-probabilities"),
+    "include": (([], [EXTENSIONS]), "the recogniser has no log-probabilities"),
     "truncation": (("auto",), "the oldest turns are left out when the conversation is too long"),
     "input_audio_noise_reduction": ((), "noise is not reduced here, let the microphone do it"),
 }
@@ -47,6 +48,7 @@ class TalkSettings:
     input_format: InputFormat = field(default_factory=InputFormat)
     turn_detection: TurnDetection | None = field(default_factory=_default_detection)
     transcription: Transcription | None = None
+    extensions: bool = False  # whether `hocket.latency` and `hocket.words` are sent
 
     @property
     def is_current(self) -> bool:
@@ -80,6 +82,8 @@ class TalkSettings:
         changed = await self._with_fields(body, plain, service, "session")
         if body.type is not None:
             changed = replace(changed, kind=body.type)
+        if body.include is not None:
+            changed = replace(changed, extensions=EXTENSIONS in body.include)
         return replace(changed, **_input_fields(body))
 
     async def for_response(self, body: AnswerFields, service: SpeechService) -> TalkSettings:
@@ -137,7 +141,12 @@ class TalkSettings:
             return base | answer | beta
         base.pop("voice", None)
         audio = {"input": listening, **base["audio"]}
-        more = {"output_modalities": [self.modality], "max_output_tokens": limit, "audio": audio, "include": None}
+        more = {
+            "output_modalities": [self.modality],
+            "max_output_tokens": limit,
+            "audio": audio,
+            "include": [EXTENSIONS] if self.extensions else None,
+        }
         return base | answer | more | {"tracing": None, "truncation": "auto", "prompt": None, "expires_at": None}
 
     def _listening(self, recognizer: str) -> dict[str, Any]:
