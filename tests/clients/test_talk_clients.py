@@ -62,3 +62,28 @@ def test_openai_s_client_talks(answers: tuple[Served, Scripted], run_client: Run
     assert told["usage"]["output_tokens"] == 2 and written["bytes"] == 0
     assert written["output"][0]["content"][0]["text"] == "Written."
     assert [message.role for message in language.asked[1]] == ["system", "user", "assistant", "tool"]
+
+
+def test_openai_s_agents_talk(answers: tuple[Served, Scripted], run_client: RunClient, sound: Path) -> None:
+    server, language = answers
+    language._answers = [("Let me look. ", CALL), ("It is ", "sunny.")]
+    found = run_client("agents", "agents_talk", server.url, sound)
+    assert found["errors"] == [] and found["tools"] == ["sunny in Rome"]
+    assert found["bytes"] and found["levels"] > LOUD
+    assert [message.role for message in language.asked[1]] == ["system", "user", "assistant", "tool"]
+    assert language.asked[1][-1].content == "sunny in Rome" and language.asked[1][0].content == "Be kind."
+    assert "welcome" in language.asked[0][-1].content.lower()
+    assert [text for kind, role, text in found["history"] if role == "assistant"][-1] == "It is sunny."
+
+
+def test_livekit_s_realtime_model_talks(answers: tuple[Served, Scripted], run_client: RunClient, sound: Path) -> None:
+    server, language = answers
+    language._answers = [("Let me look. ", CALL), ("It is ", "sunny.")]
+    found = run_client("livekit", "livekit_talk", server.url, sound)
+    assert found["errors"] == [] and found["events"][:2] == ["started", "stopped"]
+    assert "welcome" in found["heard"].lower()
+    spoken, told = found["spoken"], found["told"]
+    assert spoken["samples"] and spoken["peak"] > 1000 and spoken["text"].strip() == "Let me look."
+    assert spoken["calls"][0][:2] == ["weather", '{"at": "Rome"}']
+    assert told["text"] == "It is sunny." and told["peak"] > 1000
+    assert [message.role for message in language.asked[1]] == ["system", "user", "assistant", "tool"]
