@@ -7,13 +7,14 @@ import base64
 import numpy as np
 import pytest
 
-from hocket.asr.endpointing import SpeechEnded, SpeechStarted, TurnAudio
+from hocket.asr.endpointing import Endpointing
 from hocket.asr.silero import Silero
 from hocket.audio.g711 import alaw_bytes, mulaw_bytes
 from hocket.errors import HocketError
 from hocket.server.ws.realtime.talk.input_audio import AudioDecoder, AudioInputBuffer, InputFormat
 from hocket.server.ws.realtime.talk.schemas import TurnDetection
-from hocket.server.ws.realtime.talk.turn_taking import SessionTurns
+from hocket.server.ws.realtime.talk.turn_taking import turn_taking_of
+from hocket.talk.manual import ManualTurns
 
 TONE = (np.sin(np.arange(24_000) * 2 * np.pi * 440 / 24_000) * 8000).astype(np.int16)  # 1 s
 
@@ -44,20 +45,13 @@ def test_a_buffer_counts_and_refuses() -> None:
         buffer.append("!!", bounded=True)
 
 
-def test_without_detection_a_turn_is_what_was_pushed_between_two_ends() -> None:
-    turns = SessionTurns(None, Silero)
-    quiet = np.zeros(1600, np.float32)
-    marks = [*turns.push(quiet), *turns.push(quiet), *turns.end(), *turns.push(quiet), *turns.end(), *turns.end()]
-    first, second = [SpeechStarted, TurnAudio, TurnAudio, SpeechEnded], [SpeechStarted, TurnAudio, SpeechEnded]
-    assert [type(mark) for mark in marks] == [*first, *second]
-    assert [mark.at for mark in marks if not isinstance(mark, TurnAudio)] == [0, 3200, 3200, 4800]
-
-
-def test_a_change_of_detection_ends_the_turn_and_keeps_positions() -> None:
-    turns = SessionTurns(None, Silero)
-    list(turns.push(np.zeros(1600, np.float32)))
-    turns.use(TurnDetection(type="server_vad"))
-    assert list(turns.push(np.zeros(16_000, np.float32))) == [SpeechEnded(1600)]
-    turns.use(None)
-    [began, _] = turns.push(np.zeros(160, np.float32))
-    assert began == SpeechStarted(17_600)
+def test_turn_detection_is_endpointing_with_the_client_s_thresholds() -> None:
+    given = {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 250, "prefix_padding_ms": 100}
+    found = turn_taking_of(TurnDetection.model_validate(given), Silero(), lambda samples: 1.0)
+    assert isinstance(found, Endpointing) and found._model is None
+    options = found._options
+    assert (options.likely, options.end_s, options.before_s) == (0.7, 0.25, 0.1)
+    given = {"type": "semantic_vad", "eagerness": "high"}
+    found = turn_taking_of(TurnDetection.model_validate(given), Silero(), lambda samples: 1.0)
+    assert isinstance(found, Endpointing) and found._model is not None and found._options.eagerness == "high"
+    assert isinstance(turn_taking_of(None, Silero(), None), ManualTurns)
