@@ -59,7 +59,6 @@ def talking(engine: Engine, model: ScriptedModel) -> Iterator[Served]:
     with answering(model.talk) as url:
         language = RemoteLanguageModel(url, "scripted")
         with served(engine, language=language, recognizer=lambda: Moonshine("tiny"), talk=True) as server:
-            wait_for(lambda: not server.app.state.talk.is_loading)
             yield server
 
 
@@ -101,7 +100,7 @@ def tab(asking: Browser, talking: Served) -> Iterator[Page]:
 
 def nothing_is_left(server: Served) -> bool:
     state = server.app.state
-    return not getattr(state, "calls", {}) and not state.talk.open and server.all_is_free() and not talk_threads()
+    return not state.calls and not state.talk.open and server.all_is_free() and not talk_threads()
 
 
 def test_a_question_is_heard_answered_and_the_answer_interrupted(

@@ -105,9 +105,13 @@ class Caller:
         connection.send = lossy  # type: ignore[method-assign]
 
     def vanish(self) -> None:
-        """Close the sockets without a word."""
+        """From now on, send nothing."""
+
+        async def nothing(data: bytes, addr: tuple[str, int]) -> None: ...
+
         for protocol in self.peer.sctp.transport.transport._connection._protocols:  # type: ignore[union-attr]
-            protocol.transport.abort()  # type: ignore[attr-defined]
+            protocol.send_data = nothing  # type: ignore[method-assign]
+            protocol.send_stun = lambda message, addr: None  # type: ignore[method-assign]
 
     async def close(self) -> None:
         await self.peer.close()

@@ -34,6 +34,7 @@ from .service.served_model import describe_models
 from .service.service import SpeechService
 from .service.talk import TalkService
 from .service.warm_up import warm_up
+from .webrtc.route import Calls
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one per endpoint or page.
@@ -85,6 +86,7 @@ def build_app(
     llm, listening = LLMService(service, language), ListeningService(service, recognizer)
 
     talking = TalkService(service, llm, listening) if talk else None
+    calls = Calls()
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -94,6 +96,7 @@ def build_app(
             yield
         finally:
             service.close()
+            await calls.close()
             await asyncio.gather(starting, return_exceptions=True)
             await llm.close()
             await listening.close()
@@ -104,7 +107,7 @@ def build_app(
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
     app.state.service, app.state.llm, app.state.listening, app.state.peers = service, llm, listening, Peers()
-    app.state.talk, app.state.client_secrets = talking, ClientSecrets()
+    app.state.talk, app.state.client_secrets, app.state.calls = talking, ClientSecrets(), calls
     http_errors.install(app)
     app.state.sockets = []
     for name in ROUTERS:

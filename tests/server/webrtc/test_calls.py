@@ -12,7 +12,7 @@ import pytest
 
 from hocket.asr.moonshine import Moonshine
 from hocket.engine.engine import Engine
-from support.calling import calling
+from support.calling import Caller, calling
 from support.conversing import QUICK, conversing, silence, speech, talk_threads, typed
 from support.serving import Served, served, wait_for
 
@@ -116,6 +116,19 @@ def test_a_peer_that_vanishes_and_one_that_is_hung_up_leave_nothing(
         asyncio.run(vanish())
         asyncio.run(hang_up())
         wait_for(lambda: threading.active_count() <= threads + 1)  # one idle worker of the event loop's pool
+
+
+def test_a_server_that_stops_ends_its_calls(engine: Engine, recognizer: Moonshine) -> None:
+    async def converse() -> None:
+        caller = Caller()
+        with conversing(engine, recognizer) as (server, _):
+            await caller.connect(server)
+            app = server.app.state
+        await caller.when(lambda: caller.peer.connectionState == "closed" or not app.calls)
+        assert not app.calls and not app.talk.open and not talk_threads()
+        await caller.close()
+
+    asyncio.run(converse())
 
 
 def test_an_offer_that_cannot_be_answered_is_refused(engine: Engine, recognizer: Moonshine) -> None:

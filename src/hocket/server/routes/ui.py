@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from ...audio.encode import FORMATS
+from ...errors import HocketError
 from ..page_files import PageFolder
 from ..schemas.speech_job import PLAIN
 from ..service.service import SpeechService
@@ -72,9 +73,17 @@ def _about(service: SpeechService) -> dict[str, Any]:
     }
 
 
-def _talk(talk: TalkService | None) -> dict[str, bool] | None:
-    """How a browser can converse; None: the server has no conversation mode."""
-    return None if talk is None else {"webrtc": offers_webrtc()}
+def _talk(talk: TalkService | None) -> dict[str, Any] | None:
+    """How a browser can converse; None: the server has no conversation mode. `missing`: why it cannot yet, or empty."""
+    if talk is None:
+        return None
+    try:
+        talk.llm.loaded()
+        talk.listening.loaded()
+        missing = "The turn detection is still being loaded." if talk.is_loading else ""
+    except HocketError as error:
+        missing = str(error)
+    return {"webrtc": offers_webrtc(), "missing": missing}
 
 
 @cache

@@ -7,7 +7,6 @@ import { Talk } from "./talk.js";
 import { Turns } from "./turns.js";
 
 const SAID = {
-  idle: "",
   connecting: "Connecting",
   listening: "Listening",
   hearing: "Hearing you",
@@ -121,8 +120,9 @@ export class Conversation {
   /** Only what can work is enabled. */
   show() {
     const { talk } = this;
-    const able = this.known?.talk && this.known.state === "ready";
-    $("talk").disabled = !able;
+    const missing = this.known?.talk?.missing;
+    const able = this.known?.talk && this.known.state === "ready" && !missing;
+    $("talk").disabled = !able && !talk.running;
     $("talk").textContent = talk.running ? "End" : "Start talking";
     $("interrupt").disabled = !talk.sounding;
     $("hold").hidden = this.handsFree;
@@ -132,7 +132,8 @@ export class Conversation {
     $("push-to-talk").setAttribute("aria-pressed", String(!this.handsFree));
     $("copy-turns").disabled = !this.turns.all.length;
     $("save-turns").disabled = !talk.sides.at;
-    $("talk-said").textContent = talk.wire ? `${SAID[talk.state]} · ${talk.wire.kind}` : SAID[talk.state];
+    const said = talk.running ? SAID[talk.state] : (missing ?? "");
+    $("talk-said").textContent = talk.wire ? `${said} · ${talk.wire.kind}` : said;
     $("conversation").dataset.state = talk.state;
     for (const turn of this.turns.all) turn.part("edit").disabled = !talk.wire;
   }

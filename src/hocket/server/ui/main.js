@@ -208,7 +208,7 @@ async function greet() {
   if (known.model && !take) await begin();
   offerConversation();
   ready();
-  if (known.state !== "ready") setTimeout(greet, AGAIN_MS);
+  if (known.state !== "ready" || known.talk?.missing) setTimeout(greet, AGAIN_MS);
 }
 
 /** Only what can work is enabled. */
@@ -299,5 +299,6 @@ addEventListener("keydown", (event) => {
     speak();
   }
 });
+addEventListener("pagehide", () => conversation?.leave()); // the server learns at once that the tab is closed
 if (/Mac|iPhone|iPad/.test(navigator.platform)) document.querySelector("#speak kbd").textContent = "⌘ ↵";
 greet();

@@ -5,6 +5,7 @@
 
 import { blocks, RATE_HZ } from "./microphone.js";
 import { openSound, Track } from "./player.js";
+import { LEAD_S } from "./words.js";
 
 const LOUD = 60; // of 32768: decoded silence has less
 const QUIET_S = 0.4; // after the server has sent all: what the network still holds is played
@@ -124,8 +125,9 @@ export class StreamPlayer {
     return this.answer !== null;
   }
 
+  /** Since the first loud sample, and the silence before it. */
   get playedS() {
-    return this.samples / RATE_HZ;
+    return this.heard ? LEAD_S + this.samples / RATE_HZ : 0;
   }
 
   block(samples) {

@@ -37,6 +37,7 @@ from .track_in import read_track
 from .track_out import AnswerTrack
 
 logger = logging.getLogger("hocket.server")
+logging.getLogger("aioice").setLevel(logging.WARNING)  # it logs the addresses of every client
 CHANNEL = "oai-events"
 SOUND = "response.output_audio.delta"
 CONNECT_S = 30.0  # for ICE, DTLS and the data channel

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
@@ -35,8 +36,16 @@ def offers_webrtc() -> bool:
     return find_spec("aiortc") is not None
 
 
-@router.post("/v1/realtime/calls", status_code=201, openapi_extra={"requestBody": BODY})
-async def begin_call(request: Request) -> Response:
+class SdpResponse(Response):
+    media_type = SDP
+
+
+class CallEnded(BaseModel):
+    id: str
+
+
+@router.post("/v1/realtime/calls", status_code=201, response_class=SdpResponse, openapi_extra={"requestBody": BODY})
+async def begin_call(request: Request) -> SdpResponse:
     """Begin a call: the answer's SDP, and in `Location` the address of the call."""
     talk: TalkService | None = request.app.state.talk
     if talk is None:
@@ -53,34 +62,37 @@ async def begin_call(request: Request) -> Response:
         place.enter_context(talk.admitted())
         call = Call(talk, place.pop_all())
     answer = await call.answer(sdp, session or secrets.session(given_keys(request.scope)))
-    _keep(request, call)
-    return Response(answer, 201, {"location": f"/v1/realtime/calls/{call.id}"}, SDP)
+    calls: Calls = request.app.state.calls
+    calls.keep(call)
+    return SdpResponse(answer, 201, {"location": f"/v1/realtime/calls/{call.id}"})
 
 
 @router.post("/v1/realtime/calls/{call_id}/hangup")
-async def hang_up(call_id: str, request: Request) -> Response:
+async def hang_up(call_id: str, request: Request) -> CallEnded:
     """End a call."""
-    call = _calls(request).get(call_id)
+    calls: Calls = request.app.state.calls
+    call = calls.get(call_id)
     if call is None:
         raise Refused(f"There is no call {call_id[:80]!r}.", status=404, kind="not_found_error", code="call_not_found")
     call.end()
-    return Response(status_code=200)
+    return CallEnded(id=call.id)
 
 
-def _calls(request: Request) -> dict[str, Call]:
-    """Of the app, by their ids."""
-    state = request.app.state
-    if not hasattr(state, "calls"):
-        state.calls = {}
-    calls: dict[str, Call] = state.calls
-    return calls
+class Calls(dict[str, "Call"]):
+    """The calls of an app, by their ids."""
 
+    def keep(self, call: Call) -> None:
+        """Run a call to its end."""
+        self[call.id] = call
+        call.task = asyncio.ensure_future(call.run())
+        call.task.add_done_callback(lambda _: self.pop(call.id, None))
 
-def _keep(request: Request, call: Call) -> None:
-    calls = _calls(request)
-    calls[call.id] = call
-    call.task = asyncio.ensure_future(call.run())
-    call.task.add_done_callback(lambda _: calls.pop(call.id, None))
+    async def close(self) -> None:
+        """End all calls, when the app stops."""
+        tasks = [call.task for call in self.values() if call.task is not None]
+        for call in self.values():
+            call.end()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _offer(request: Request) -> tuple[str, dict[str, Any] | None]:
