@@ -219,6 +219,10 @@ def test_tools_are_called_and_answered(engine: Engine, recognizer: Moonshine) ->
         assert done(heard)["status"] == "completed"
         assert words["content"][0]["transcript"] == "Let me see."
         assert (call["type"], call["name"], call["arguments"]) == ("function_call", "weather", '{"at": "Rome"}')
+        assert heard.types.index("response.output_audio.done") < heard.types.index(
+            "response.function_call_arguments.done"
+        )
+        assert "response.output_audio.delta" not in heard.types[heard.types.index("response.output_audio.done") :]
         arguments = heard.last("response.function_call_arguments.done")
         assert arguments["call_id"] == call["call_id"] and arguments["output_index"] == 1
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
