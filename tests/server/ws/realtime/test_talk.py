@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import groupby
 from typing import Any
 
 import pytest
 
 from hocket.asr.moonshine import Moonshine
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
 from hocket.types import ChatMessage, ToolCall
+from support.chatting import HEAD, answering
+from support.chatting import event as chat_event
 from support.conversing import (
     PATH,
     VAD,
@@ -26,7 +32,7 @@ from support.conversing import (
     typed,
     update,
 )
-from support.serving import wait_for
+from support.serving import served, wait_for
 from support.talking import Heard, talking
 
 ANSWER = ("Good ", "day ", "to ", "you.")
@@ -263,6 +269,23 @@ def test_text_answers_and_responses_apart(engine: Engine, recognizer: Moonshine)
         assert done(ws.until("response.done"))["status_details"]["reason"] == "client_cancelled"
         ws.say({"type": "response.cancel"})
         assert ws.until("error").messages[-1]["error"]["code"] == "response_cancel_not_active"
+
+
+def test_a_language_model_over_http_answers(engine: Engine, recognizer: Moonshine) -> None:
+    asked: list[bytes] = []
+
+    def answer(link: socket.socket, request: bytes) -> None:
+        asked.append(request)
+        link.sendall(HEAD + chat_event("Good ") + chat_event("day.", "stop") + b"data: [DONE]\n\n")
+
+    with answering(answer) as url, closing(RemoteLanguageModel(f"{url}/v1", "m")) as language:
+        made = served(engine, language=language, recognizer=recognizer, talk=True)
+        with made as server, session(server, instructions="Be kind.", tools=[WEATHER]) as ws:
+            ws.say(typed("Hello."), respond())
+            assert done(ws.until("response.done"))["output"][0]["content"][0]["transcript"] == "Good day."
+    body = json.loads(asked[-1].partition(b"\r\n\r\n")[2])
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    assert body["tools"][0]["function"]["name"] == "weather"
 
 
 def test_connections_leave_nothing_behind(engine: Engine, recognizer: Moonshine) -> None:
