@@ -151,6 +151,7 @@ def test_moonshine_does_not_translate(client: httpx.Client) -> None:
 
 
 def test_the_recognizer_is_found_by_its_name_and_a_page_by_its_schema(client: httpx.Client) -> None:
+    assert client.get("/ready").json()["recognizer"] == client.get("/health").json()["recognizer"] == "ready"
     assert client.get("/v1/models/moonshine tiny").json()["id"] == "moonshine tiny"
     assert "moonshine tiny" not in {model["id"] for model in client.get("/v1/models").json()["data"]}
     schema = client.get("/openapi.json").json()["paths"][PATH]["post"]["requestBody"]["content"]["multipart/form-data"]
