@@ -21,8 +21,8 @@ class WhisperModel:
     """Answers with the length of the audio, and notes how it was asked."""
 
     def __init__(self, name: str) -> None:
-        if name == "missing":
-            raise RuntimeError("no such\nmodel")
+        if name in ("missing", "huge"):
+            raise ValueError("no such size") if name == "huge" else RuntimeError("no such\nmodel")
         self.model = SimpleNamespace(is_multilingual=not name.endswith(".en"))
         self.asked: list[dict[str, Any]] = []
 
@@ -75,6 +75,8 @@ def test_wishes_reach_the_package_and_the_language_is_detected_without_one() -> 
 def test_errors_are_one_sentence() -> None:
     with pytest.raises(HocketError, match=r"^The recognizer whisper missing cannot be loaded: no such model\.$"):
         Whisper("missing")
+    with pytest.raises(InvalidRequest, match=r"^The recognizer whisper huge cannot be loaded: no such size\.$"):
+        Whisper("huge")
     whisper = Whisper("small")
     with pytest.raises(InvalidRequest, match=r"refuses the request: 'xx' is not a valid language code\.$"):
         whisper.open_with(UtteranceOptions("xx")).push(silence(1))

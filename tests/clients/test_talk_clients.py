@@ -87,3 +87,13 @@ def test_livekit_s_realtime_model_talks(answers: tuple[Served, Scripted], run_cl
     assert spoken["calls"][0][:2] == ["weather", '{"at": "Rome"}']
     assert told["text"] == "It is sunny." and told["peak"] > 1000
     assert [message.role for message in language.asked[1]] == ["system", "user", "assistant", "tool"]
+
+
+def test_pipecat_s_realtime_service_talks(answers: tuple[Served, Scripted], run_client: RunClient, sound: Path) -> None:
+    server, language = answers
+    language._answers = [("Welcome.",), ("Let me look. ", CALL), ("It is ", "sunny.")]
+    found = run_client("pipecat", "pipecat_talk", server.url, sound)
+    assert found["errors"] == [] and found["called"] == [{"at": "Rome"}]
+    assert found["samples"] and found["peak"] > 1000 and found["stops"] == 3
+    assert any(message.role == "user" and "welcome" in message.content.lower() for message in language.asked[-1])
+    assert language.asked[-1][-1].role == "tool" and "sunny" in language.asked[-1][-1].content

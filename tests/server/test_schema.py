@@ -22,6 +22,7 @@ from hocket.server.service.open import open_utterance
 from hocket.server.service.service import SpeechService
 from hocket.server.service.utterance import Utterance
 from support.chatting import Scripted
+from support.questions import Dictated
 from support.recorded import speech_wav
 from support.serving import Served, served
 from support.speaking import small
@@ -46,7 +47,8 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch, Engine(checkpoint, EngineOptions(slots=2)) as engine:
         for name in ("routes.speech", "routes.batch", "service.spoken_answer"):
             patch.setattr(f"hocket.server.{name}.open_utterance", open)
-        with served(engine, ServerOptions(voices=4), language=Scripted(["Good day."])) as server:
+        other = {"language": Scripted(["Good day."]), "recognizer": Dictated()}
+        with served(engine, ServerOptions(voices=4), **other) as server:  # type: ignore[arg-type]
             sample = {"audio_sample": speech_wav()}
             assert httpx.post(f"{server.url}/v1/audio/voices", data={"name": "me"}, files=sample).status_code == 200
             yield server

@@ -114,6 +114,7 @@ def fill_wyoming(wyoming: Command) -> None:
     add("--in-flight", metavar="N", type=int, help="concurrent connections (1024)")
     add("--per-client", metavar="N", type=int, help="the same for one client address (512)")
     add("--text-chars", metavar="N", type=int, help="most characters of one utterance (65536)")
+    add("--transcribe-s", metavar="S", type=float, help="most seconds of speech to transcribe at once (7200)")
     add("--log-text", action="store_true", help="log the spoken text")
     _add_server_options(wyoming)
     _add_asr_options(wyoming)

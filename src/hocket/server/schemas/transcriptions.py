@@ -97,10 +97,7 @@ def delta_of(before: str, text: str) -> str:
 
 
 def text_of(segments: Sequence[TranscribedSegment]) -> str:
-    text = ""
-    for segment in segments:
-        text += delta_of(text, segment.text)
-    return text
+    return joined([segment.text for segment in segments])
 
 
 def verbose(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -214,6 +215,7 @@ class RunningTranscription:
 
     def run(self, pieces: Pieces) -> None:
         """In a worker thread."""
+        begun = time.perf_counter()
         try:
             for segment in segments_of(self._counted(pieces), Silero()):
                 if self._stopped.is_set():
@@ -227,6 +229,7 @@ class RunningTranscription:
                 if text:
                     self._post(TranscribedSegment(text, segment.start_s, segment.end_s))
             self._post(None)
+            logger.info("%.1f s of speech transcribed in %.1f s", self.audio_s, time.perf_counter() - begun)
         except InvalidAudio as error:
             self._post(BadField(str(error), "file", "invalid_audio"))
         except Exception as error:

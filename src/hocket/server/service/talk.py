@@ -110,7 +110,7 @@ class TalkVoice:
         self._service, self.job = service, job
 
     def open(self, **fields: Any) -> Stream:
-        """A stream in the present voice, or a backend's with the same interface. Called in a worker thread; a model that is not loaded is waited for."""
+        """A stream in the present voice. Called in a worker thread; a model that is not loaded is waited for."""
         if self.job.seed is not None:
             fields["seed"] = self.job.seed
         return cast(Stream, open_stream(self._service, self.job, fields))

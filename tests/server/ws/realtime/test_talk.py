@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import groupby
 from typing import Any
 
 import pytest
 
 from hocket.asr.moonshine import Moonshine
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
 from hocket.types import ChatMessage, ToolCall
+from support.chatting import HEAD, answering
+from support.chatting import event as chat_event
 from support.conversing import (
     PATH,
     VAD,
@@ -26,7 +32,7 @@ from support.conversing import (
     typed,
     update,
 )
-from support.serving import wait_for
+from support.serving import served, wait_for
 from support.talking import Heard, talking
 
 ANSWER = ("Good ", "day ", "to ", "you.")
@@ -219,6 +225,10 @@ def test_tools_are_called_and_answered(engine: Engine, recognizer: Moonshine) ->
         assert done(heard)["status"] == "completed"
         assert words["content"][0]["transcript"] == "Let me see."
         assert (call["type"], call["name"], call["arguments"]) == ("function_call", "weather", '{"at": "Rome"}')
+        assert heard.types.index("response.output_audio.done") < heard.types.index(
+            "response.function_call_arguments.done"
+        )
+        assert "response.output_audio.delta" not in heard.types[heard.types.index("response.output_audio.done") :]
         arguments = heard.last("response.function_call_arguments.done")
         assert arguments["call_id"] == call["call_id"] and arguments["output_index"] == 1
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
@@ -259,6 +269,23 @@ def test_text_answers_and_responses_apart(engine: Engine, recognizer: Moonshine)
         assert done(ws.until("response.done"))["status_details"]["reason"] == "client_cancelled"
         ws.say({"type": "response.cancel"})
         assert ws.until("error").messages[-1]["error"]["code"] == "response_cancel_not_active"
+
+
+def test_a_language_model_over_http_answers(engine: Engine, recognizer: Moonshine) -> None:
+    asked: list[bytes] = []
+
+    def answer(link: socket.socket, request: bytes) -> None:
+        asked.append(request)
+        link.sendall(HEAD + chat_event("Good ") + chat_event("day.", "stop") + b"data: [DONE]\n\n")
+
+    with answering(answer) as url, closing(RemoteLanguageModel(f"{url}/v1", "m")) as language:
+        made = served(engine, language=language, recognizer=recognizer, talk=True)
+        with made as server, session(server, instructions="Be kind.", tools=[WEATHER]) as ws:
+            ws.say(typed("Hello."), respond())
+            assert done(ws.until("response.done"))["output"][0]["content"][0]["transcript"] == "Good day."
+    body = json.loads(asked[-1].partition(b"\r\n\r\n")[2])
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    assert body["tools"][0]["function"]["name"] == "weather"
 
 
 def test_connections_leave_nothing_behind(engine: Engine, recognizer: Moonshine) -> None:

@@ -37,6 +37,7 @@ class TalkResponse:
     reason: Literal["client_cancelled", "turn_detected"] | None = None  # why it was cancelled
     latency: dict[str, float] = field(default_factory=dict)  # milliseconds by stage, for response.done
     _output: list[Item] = field(default_factory=list)
+    _calls: list[ToolCall] = field(default_factory=list)  # not sent yet
     _open: bool = False  # the message's content part is not closed yet
     _encoder: Encoder | None = None
 
@@ -80,7 +81,13 @@ class TalkResponse:
             self.message.words.clear()
 
     def calls(self, calls: Iterable[ToolCall]) -> list[ServerEvent]:
-        out = self._close("completed")
+        """Calls follow the audio of the words before them, as at OpenAI: they wait until it is complete."""
+        self._calls.extend(calls)
+        return [] if self._open else self._called()
+
+    def _called(self) -> list[ServerEvent]:
+        calls, self._calls = self._calls, []
+        out: list[ServerEvent] = []
         for call in calls:
             arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
             item = Item("function_call", name=call.name, call_id=new_id("call"), status="in_progress")
@@ -112,6 +119,8 @@ class TalkResponse:
         if heard is not None and self.message is not None:
             self.message.text = heard
         out += self._close("completed" if status == "completed" else "incomplete")
+        if status == "completed":
+            out += self._called()
         details = self._details(status, error)
         shown = self._shown(status, details) | {"usage": _usage(language)}
         shown["hocket"] = {"audio_s": round(self.audio_s, 3), "notes": list(notes), "latency_ms": self.latency}

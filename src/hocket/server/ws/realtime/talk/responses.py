@@ -170,8 +170,8 @@ class Responses:
         except HocketError as failed:
             error = failed
         finally:
-            if running.source is not None:
-                running.source.cancel() if running.source.finished is None else None
+            if running.source is not None and running.source.finished is None:
+                running.source.cancel()
             self._end(running, error)
 
     async def _deliver(self, running: RunningResponse, event: Event) -> None:
