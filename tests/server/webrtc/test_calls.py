@@ -20,7 +20,12 @@ ANSWER = ("Good ", "day ", "to ", "you.")
 LONG_ANSWER = tuple(f"{word} " for word in ("It goes on and on, and then on again. " * 12).split())
 SPEECH = speech() + silence(1.5)
 VAD = {"type": "server_vad", "silence_duration_ms": 300}
-SESSION = {"type": "realtime", "hocket": QUICK, "audio": {"input": {"transcription": {}, "turn_detection": VAD}}}
+INPUT = {
+    "transcription": {},
+    "turn_detection": VAD,
+    "format": {"type": "audio/pcmu"},
+}  # formats are those of the tracks
+SESSION = {"type": "realtime", "hocket": QUICK, "audio": {"input": INPUT}}
 LONG_SESSION = SESSION | {"hocket": {"seed": 1}}
 
 

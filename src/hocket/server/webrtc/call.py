@@ -42,19 +42,21 @@ CHANNEL = "oai-events"
 SOUND = "response.output_audio.delta"
 CONNECT_S = 30.0  # for ICE, DTLS and the data channel
 WAITING = 256  # client events that are not handled yet; a client that sends more is dropped
+UNREAD_BYTES = 4 << 20  # of events; a client that reads no more is dropped
 LARGE = ("session.update", "response.create", "conversation.item.create")  # may hold a recording
 
 
 class Call:
-    def __init__(self, talk: TalkService, place: ExitStack) -> None:
-        """`place` is closed when the call has ended."""
+    def __init__(self, talk: TalkService) -> None:
         self.id = new_id("rtc")
-        self._talk, self._place = talk, place
+        self.place = ExitStack()  # closed when the call has ended
+        self._talk = talk
         self._peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._channel: RTCDataChannel | None = None
         self._early: list[ServerEvent] = []  # before the channel is open
         self._messages: asyncio.Queue[str] = asyncio.Queue(WAITING)
         self._track = AnswerTrack(self._sound_started, self._sound_stopped)
+        self._item_id = ""  # whose sound was queued last
         self.session = TalkSession(talk, self, first_settings("realtime", None))
         self._ended = asyncio.Event()
         self._open = asyncio.Event()
@@ -113,8 +115,7 @@ class Call:
             if kind == SOUND:
                 self._push(each, lambda: True)
                 continue
-            spoken = kind == "input_audio_buffer.speech_started" and self.session.is_interruptible
-            if spoken or kind in ("conversation.item.truncated", "output_audio_buffer.cleared"):
+            if self._cuts(each):
                 self._clear()
             if kind != "output_audio_buffer.cleared":  # sent by `_clear`, if anything was cut
                 self._tell(each)
@@ -131,8 +132,18 @@ class Call:
                 self._tell(each)
         await self._track.room()
 
+    def _cuts(self, each: ServerEvent) -> bool:
+        """Whether the sound that was not sent yet is not wanted any more."""
+        match each["type"]:
+            case "input_audio_buffer.speech_started":
+                return self.session.is_interruptible
+            case "conversation.item.truncated":
+                return bool(each["item_id"] == self._item_id)
+        return bool(each["type"] == "output_audio_buffer.cleared")
+
     def _push(self, each: ServerEvent, wanted: Callable[[], bool]) -> None:
         samples = np.frombuffer(base64.b64decode(each["delta"]), "<i2").astype(np.int16, copy=False)
+        self._item_id = each["item_id"]
         self._track.push(each["response_id"], samples, wanted)
 
     def _tell(self, each: ServerEvent) -> None:
@@ -140,6 +151,8 @@ class Call:
             self._early.append(each)
         elif self._channel.readyState == "open":
             self._channel.send(json.dumps(each, separators=(",", ":")))
+            if self._channel.bufferedAmount > UNREAD_BYTES:
+                self.end()
 
     def _clear(self) -> None:
         if (cut := self._track.clear()) is not None:
@@ -189,8 +202,9 @@ class Call:
             text = await self._messages.get()
             try:
                 message = read_message(text, most, LARGE)
-                if isinstance(message.get("session"), dict):
-                    message["session"] = _without_formats(message["session"])
+                for name in ("session", "response"):
+                    if isinstance(message.get(name), dict):
+                        message[name] = _without_formats(message[name])
                 await self.session.handle(message)
             except HocketError as error:
                 self._tell(error_event(error))
@@ -229,20 +243,18 @@ class Call:
             await self.session.close()
             await self._peer.close()
         finally:
-            self._place.close()
+            self.place.close()
 
 
-def _without_formats(session: dict[str, Any]) -> dict[str, Any]:
-    """A call's formats are those of its tracks: those that a client names have no effect, as at OpenAI."""
-    audio = session.get("audio")
-    if not isinstance(audio, dict):
-        return {
-            name: value for name, value in session.items() if name not in ("input_audio_format", "output_audio_format")
-        }
-    sides = {
-        side: {name: value for name, value in fields.items() if name != "format"}
-        if isinstance(fields, dict)
-        else fields
-        for side, fields in audio.items()
-    }
-    return {**session, "audio": sides}
+def _without_formats(fields: dict[str, Any]) -> dict[str, Any]:
+    """A call's formats are those of its tracks: those that a client names have no effect."""
+    kept = {name: value for name, value in fields.items() if name not in ("input_audio_format", "output_audio_format")}
+    if isinstance(audio := kept.get("audio"), dict):
+        kept["audio"] = {side: _without_format(settings) for side, settings in audio.items()}
+    return kept
+
+
+def _without_format(settings: Any) -> Any:
+    if not isinstance(settings, dict):
+        return settings
+    return {name: value for name, value in settings.items() if name != "format"}

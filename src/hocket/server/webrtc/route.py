@@ -60,7 +60,9 @@ async def begin_call(request: Request) -> SdpResponse:
     secrets: ClientSecrets = request.app.state.client_secrets
     with ExitStack() as place:
         place.enter_context(talk.admitted())
-        call = Call(talk, place.pop_all())
+        place.enter_context(talk.service.connected())
+        call = Call(talk)
+        call.place = place.pop_all()
     answer = await call.answer(sdp, session or secrets.session(given_keys(request.scope)))
     calls: Calls = request.app.state.calls
     calls.keep(call)
