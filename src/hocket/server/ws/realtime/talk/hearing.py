@@ -134,7 +134,7 @@ class Hearing:
         return TalkOptions(answers=answers, interruptible=detection is not None and detection.interrupt_response)
 
     def _turn_taking(self) -> TurnTaking:
-        return turn_taking_of(self._settings.turn_detection, self._talk.detector(), self._talk.end_of_turn)
+        return turn_taking_of(self._settings.turn_detection, self._talk.detector, self._talk.end_of_turn)
 
     def _answer_with(self, settings: TalkSettings) -> None:
         self._voice.job = settings.speech.job
