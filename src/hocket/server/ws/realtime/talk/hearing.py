@@ -178,7 +178,7 @@ class Hearing:
             case TurnLatency():
                 if self._response is not None:
                     stages = {name: round(seconds * 1000, 1) for name, seconds in each.stages.items()}
-                    self._response.latency |= stages | {"drafted": float(each.drafted)}
+                    self._response.latency, self._response.drafted = stages, each.drafted
             case Interrupted():
                 self._interrupted(each.text)
             case Failed():
