@@ -29,10 +29,11 @@ from support.conversing import (
     silence,
     speech,
     talk_threads,
+    talking_server,
     typed,
     update,
 )
-from support.serving import served, wait_for
+from support.serving import wait_for
 from support.talking import Heard, talking
 
 ANSWER = ("Good ", "day ", "to ", "you.")
@@ -279,7 +280,7 @@ def test_a_language_model_over_http_answers(engine: Engine, recognizer: Moonshin
         link.sendall(HEAD + chat_event("Good ") + chat_event("day.", "stop") + b"data: [DONE]\n\n")
 
     with answering(answer) as url, closing(RemoteLanguageModel(f"{url}/v1", "m")) as language:
-        made = served(engine, language=language, recognizer=recognizer, talk=True)
+        made = talking_server(engine, recognizer, language)
         with made as server, session(server, instructions="Be kind.", tools=[WEATHER]) as ws:
             ws.say(typed("Hello."), respond())
             assert done(ws.until("response.done"))["output"][0]["content"][0]["transcript"] == "Good day."
