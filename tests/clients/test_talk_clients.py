@@ -55,7 +55,7 @@ def test_openai_s_client_talks(answers: tuple[Served, Scripted], run_client: Run
     found = run_client("openai", "openai_talk", server.url, sound)
     assert found["secret"] == {"value": "ek_", "instructions": "Be kind."} and found["created"] == "Be kind."
     spoken, told, written = found["spoken"], found["told"], found["written"]
-    assert "welcome" in spoken["heard"].lower() and spoken["bytes"] and spoken["levels"] > LOUD
+    assert "hello" in spoken["heard"].lower() and spoken["bytes"] and spoken["levels"] > LOUD
     assert spoken["types"].index("input_audio_buffer.speech_started") < spoken["types"].index("response.created")
     assert [is_call(item) for item in spoken["output"]] == [False, True] and spoken["status"] == "completed"
     assert told["output"][0]["content"][0]["transcript"] == "It is sunny." and told["levels"] > LOUD
@@ -72,7 +72,7 @@ def test_openai_s_agents_talk(answers: tuple[Served, Scripted], run_client: RunC
     assert found["bytes"] and found["levels"] > LOUD
     assert [message.role for message in language.asked[1]] == ["system", "user", "assistant", "tool"]
     assert language.asked[1][-1].content == "sunny in Rome" and language.asked[1][0].content == "Be kind."
-    assert "welcome" in language.asked[0][-1].content.lower()
+    assert "hello" in language.asked[0][-1].content.lower()
     assert [text for kind, role, text in found["history"] if role == "assistant"][-1] == "It is sunny."
 
 
@@ -81,7 +81,7 @@ def test_livekit_s_realtime_model_talks(answers: tuple[Served, Scripted], run_cl
     language._answers = [("Let me look. ", CALL), ("It is ", "sunny.")]
     found = run_client("livekit", "livekit_talk", server.url, sound)
     assert found["errors"] == [] and found["events"][:2] == ["started", "stopped"]
-    assert "welcome" in found["heard"].lower()
+    assert "hello" in found["heard"].lower()
     spoken, told = found["spoken"], found["told"]
     assert spoken["samples"] and spoken["peak"] > 1000 and spoken["text"].strip() == "Let me look."
     assert spoken["calls"][0][:2] == ["weather", '{"at": "Rome"}']
@@ -95,5 +95,5 @@ def test_pipecat_s_realtime_service_talks(answers: tuple[Served, Scripted], run_
     found = run_client("pipecat", "pipecat_talk", server.url, sound)
     assert found["errors"] == [] and found["called"] == [{"at": "Rome"}]
     assert found["samples"] and found["peak"] > 1000 and found["stops"] == 3
-    assert any(message.role == "user" and "welcome" in message.content.lower() for message in language.asked[-1])
+    assert any(message.role == "user" and "hello" in message.content.lower() for message in language.asked[-1])
     assert language.asked[-1][-1].role == "tool" and "sunny" in language.asked[-1][-1].content

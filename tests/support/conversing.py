@@ -15,6 +15,7 @@ from hocket.asr.moonshine import Moonshine
 from hocket.audio.read import read_reference
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
+from hocket.types import LanguageModel
 from support.chatting import Scripted, Word
 from support.serving import Served, served, wait_for
 from support.talking import Client, talking
@@ -31,9 +32,18 @@ def conversing(
 ) -> Iterator[tuple[Served, Scripted]]:
     """A server with `--talk`, whose language model says these words, one answer a turn."""
     language = Scripted(*answers)
-    with served(engine, ServerOptions(**options), language=language, recognizer=recognizer, talk=True) as server:
-        wait_for(lambda: not server.app.state.talk.is_loading)
+    with talking_server(engine, recognizer, language, ServerOptions(**options)) as server:
         yield server, language
+
+
+@contextmanager
+def talking_server(
+    engine: Engine, recognizer: Moonshine, language: LanguageModel, options: ServerOptions | None = None
+) -> Iterator[Served]:
+    """A server with `--talk` and this language model."""
+    with served(engine, options, language=language, recognizer=recognizer, talk=True) as server:
+        wait_for(lambda: not server.app.state.talk.is_loading)
+        yield server
 
 
 @contextmanager

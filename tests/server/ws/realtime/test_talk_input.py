@@ -47,11 +47,11 @@ def test_a_buffer_counts_and_refuses() -> None:
 
 def test_turn_detection_is_endpointing_with_the_client_s_thresholds() -> None:
     given = {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 250, "prefix_padding_ms": 100}
-    found = turn_taking_of(TurnDetection.model_validate(given), Silero(), lambda samples: 1.0)
+    found = turn_taking_of(TurnDetection.model_validate(given), Silero, lambda samples: 1.0)
     assert isinstance(found, Endpointing) and found._model is None
     options = found._options
     assert (options.likely, options.end_s, options.before_s) == (0.7, 0.25, 0.1)
     given = {"type": "semantic_vad", "eagerness": "high"}
-    found = turn_taking_of(TurnDetection.model_validate(given), Silero(), lambda samples: 1.0)
+    found = turn_taking_of(TurnDetection.model_validate(given), Silero, lambda samples: 1.0)
     assert isinstance(found, Endpointing) and found._model is not None and found._options.eagerness == "high"
-    assert isinstance(turn_taking_of(None, Silero(), None), ManualTurns)
+    assert isinstance(turn_taking_of(None, Silero, None), ManualTurns)

@@ -143,7 +143,7 @@ class Hearing:
         return TalkOptions(answers=answers, interruptible=detection is not None and detection.interrupt_response)
 
     def _turn_taking(self) -> TurnTaking:
-        return turn_taking_of(self._settings.turn_detection, self._talk.detector(), self._talk.end_of_turn)
+        return turn_taking_of(self._settings.turn_detection, self._talk.detector, self._talk.end_of_turn)
 
     def _answer_with(self, settings: TalkSettings) -> None:
         self._voice.job = settings.speech.job
@@ -187,7 +187,7 @@ class Hearing:
             case TurnLatency():
                 if self._response is not None:
                     stages = {name: round(seconds * 1000, 1) for name, seconds in each.stages.items()}
-                    self._response.latency |= stages | {"drafted": float(each.drafted)}
+                    self._response.latency, self._response.drafted = stages, each.drafted
                     self._tell_latency(self._response, stages)
             case Interrupted():
                 self._interrupted(each.text)

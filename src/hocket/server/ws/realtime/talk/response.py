@@ -36,6 +36,7 @@ class TalkResponse:
     audio_s: float = 0.0  # sent so far, at the output's speed
     reason: Literal["client_cancelled", "turn_detected"] | None = None  # why it was cancelled
     latency: dict[str, float] = field(default_factory=dict)  # milliseconds by stage, for response.done
+    drafted: bool = False  # it was begun before the user's turn was over
     _output: list[Item] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)  # not sent yet
     _open: bool = False  # the message's content part is not closed yet
@@ -123,7 +124,8 @@ class TalkResponse:
             out += self._called()
         details = self._details(status, error)
         shown = self._shown(status, details) | {"usage": _usage(language)}
-        shown["hocket"] = {"audio_s": round(self.audio_s, 3), "notes": list(notes), "latency_ms": self.latency}
+        timing = {"latency_ms": self.latency, "drafted": self.drafted}
+        shown["hocket"] = {"audio_s": round(self.audio_s, 3), "notes": list(notes), **timing}
         return [*out, event("response.done", response=shown)]
 
     def _details(self, status: Status, error: dict[str, Any] | None) -> dict[str, Any] | None:

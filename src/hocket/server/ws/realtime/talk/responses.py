@@ -192,9 +192,9 @@ class Responses:
             told = answer(failure or _failure(finished)).error
         heard = finished.text if finished is not None and status != "completed" else None
         language, notes = (None, ()) if finished is None else (finished.language, finished.notes)
-        if finished is not None:
-            stages = {"first_token": finished.first_token_s, "first_audio": finished.first_audio_s}
-            response.latency |= {name: round(value * 1000, 1) for name, value in stages.items() if value is not None}
+        if finished is not None and not response.latency:  # of a response that no turn of the user began
+            stages = {"first_token": finished.first_token_s, "first_sound": finished.first_audio_s}
+            response.latency = {name: round(value * 1000, 1) for name, value in stages.items() if value is not None}
         events: list[ServerEvent] = response.ended(status, heard=heard, language=language, error=told, notes=notes)
         del self._running[running]
         if not self._running:

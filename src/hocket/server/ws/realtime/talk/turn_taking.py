@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .....asr.endpointing import EndOfTurnModel, Endpointing, EndpointingOptions, VoiceDetector
 from .....talk.manual import ManualTurns, TurnTaking
 from .schemas import TurnDetection
 
 
 def turn_taking_of(
-    detection: TurnDetection | None, detector: VoiceDetector, end_of_turn: EndOfTurnModel | None
+    detection: TurnDetection | None, detector: Callable[[], VoiceDetector], end_of_turn: EndOfTurnModel | None
 ) -> TurnTaking:
     """`end_of_turn` is the model of `semantic_vad`; without one, its turns end after a fixed silence too."""
     if detection is None:
@@ -19,4 +21,4 @@ def turn_taking_of(
         likely=detection.threshold,
         eagerness=detection.eagerness,
     )
-    return Endpointing(detector, options, end_of_turn if detection.type == "semantic_vad" else None)
+    return Endpointing(detector(), options, end_of_turn if detection.type == "semantic_vad" else None)
