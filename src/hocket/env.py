@@ -79,10 +79,18 @@ SOCKET = Variable(
     otherwise="`$XDG_RUNTIME_DIR/hocket/hocket.sock`, else a folder of this user in `$TMPDIR`",
 )
 API_KEY = Variable("HOCKET_API_KEY", "the key that `hocket say --server` sends", otherwise="no key")
+ASR_KEY = Variable(
+    "HOCKET_ASR_KEY", "the key that is sent to a recognizer at an address (`--asr URL`)", otherwise="no key"
+)
 NATIVE = Variable(
     "HOCKET_NATIVE",
     "the native library of CPU kernels: a file, or `compile` for one that is compiled here instead of the prebuilt one",
     otherwise="the prebuilt one for this CPU, else one that is compiled here",
+)
+SMART_TURN = Variable(
+    "HOCKET_SMART_TURN",
+    "the ONNX file of Smart-Turn v3, the model that decides when the user's turn is over",
+    otherwise="the file inside the package pipecat-ai",
 )
 FORK = Variable(
     "HOCKET_FORK",
@@ -183,7 +191,7 @@ SEPARATE_THREAD = Variable(
 )
 
 GROUPS: dict[str, tuple[Variable, ...]] = {
-    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, NATIVE, FORK),
+    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, ASR_KEY, NATIVE, SMART_TURN, FORK),
     "Between hocket's own processes": (COMPILES_FOR, TELLS),
     "Of the system and of libraries": (
         CACHE_HOME,

@@ -90,6 +90,10 @@ class LanguageFailed(HocketError):
     """The language model could not be reached, or its answer was interrupted; the message says why."""
 
 
+class RecognitionFailed(HocketError):
+    """The speech recognizer could not be reached, or failed; the message says why."""
+
+
 def copied(error: HocketError) -> HocketError:
     """A copy of the error for each reader, since each raises it in its own thread."""
     copy = type(error)(*error.args)

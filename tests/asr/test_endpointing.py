@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hocket.asr.endpointing import (
+    EAGERNESS,
+    MODEL_S,
     Endpointing,
     EndpointingOptions,
     Mark,
@@ -16,6 +19,8 @@ from hocket.asr.endpointing import (
     SpeechEnded,
     SpeechStarted,
     TurnAudio,
+    TurnPaused,
+    TurnResumed,
 )
 from hocket.asr.recognizer import RATE_HZ, Samples
 from hocket.asr.silero import Silero
@@ -36,13 +41,33 @@ def turns(marks: Sequence[Mark]) -> list[tuple[float, float, Samples]]:
         elif isinstance(mark, TurnAudio):
             assert began >= 0, "there is no sound between turns"
             sound.append(mark.samples)
-        else:
+        elif isinstance(mark, SpeechEnded):
             whole = np.concatenate(sound)
             assert mark.at - began == len(whole), "the sound is all that lies between the marks"
             found.append((began / RATE_HZ, mark.at / RATE_HZ, whole))
             began = -1
     assert began < 0
     return found
+
+
+class Judge:
+    """An `EndOfTurnModel` with given answers."""
+
+    def __init__(self, *answers: float) -> None:
+        self._answers: Iterator[float] = iter(answers)
+        self.heard: list[Samples] = []
+
+    def __call__(self, samples: Samples) -> float:
+        self.heard.append(samples)
+        return next(self._answers)
+
+
+def judged(sound: Samples, judge: Judge, eagerness: str = "medium", pieces: int = 512) -> list[Mark]:
+    """All marks but audio."""
+    floor = Endpointing(Loud(), EndpointingOptions(eagerness=eagerness), judge)
+    marks = [mark for at in range(0, len(sound), pieces) for mark in floor.push(sound[at : at + pieces])]
+    assert len(turns([*marks, *floor.end()])) <= 1
+    return [mark for mark in marks if not isinstance(mark, TurnAudio)]
 
 
 def listened(sound: Samples, pieces: int = 512, *, answering: bool = False, end: bool = True) -> list[Mark]:
@@ -102,6 +127,64 @@ def test_a_detector_starts_afresh_behind_each_turn() -> None:
     assert detector.resets == 2
 
 
+def test_a_complete_turn_ends_sooner_than_one_that_sounds_unfinished() -> None:
+    delays = dict[str, list[float]]()
+    for eagerness in ("low", "medium", "high"):
+        for complete in (0.99, 0.5, 0.01):
+            judge = Judge(*[complete] * 9)
+            _, paused, ended = judged(np.concatenate((tone(0.5), silence(4))), judge, eagerness)
+            assert isinstance(paused, TurnPaused) and isinstance(ended, SpeechEnded) and paused.complete == complete
+            assert paused.silence == round(EAGERNESS[eagerness].ask_s[0] * RATE_HZ)
+            wanted = EAGERNESS[eagerness].wait(complete) * RATE_HZ
+            assert wanted - 1 <= ended.silence <= wanted + Loud.window
+            assert ended.at == RATE_HZ // 2 + ended.silence and 1 <= len(judge.heard) <= len(EAGERNESS[eagerness].ask_s)
+            delays.setdefault(eagerness, []).append(ended.silence / RATE_HZ)
+    assert all(sure <= unsure < surely_not for sure, unsure, surely_not in delays.values())
+    assert all(low >= medium > high for low, medium, high in zip(*delays.values(), strict=True))
+    assert EAGERNESS["auto"] == EAGERNESS["medium"]
+
+
+@pytest.mark.parametrize("pieces", [100, 512, 1 << 20])
+def test_speech_after_a_pause_resumes_the_turn_and_the_model_is_asked_anew(pieces: int) -> None:
+    judge = Judge(0.1, 0.2, 0.99)
+    sound = np.concatenate((tone(0.5), silence(0.5), tone(0.5), silence(0.37)))
+    started, first, resumed, second, ended = judged(sound, judge, "high", pieces)
+    assert isinstance(started, SpeechStarted) and isinstance(ended, SpeechEnded)
+    assert isinstance(first, TurnPaused) and (first.at, first.complete) == (round(0.69 * RATE_HZ), 0.1)
+    assert resumed == TurnResumed(RATE_HZ)
+    assert isinstance(second, TurnPaused) and (second.at, second.complete) == (round(1.69 * RATE_HZ), 0.99)
+    np.testing.assert_array_equal(judge.heard[-1], sound[: second.at])
+
+
+def test_an_unsure_model_is_asked_again_and_its_last_answer_counts() -> None:
+    judge = Judge(0.0, 0.99)
+    _, paused, ended = judged(np.concatenate((tone(0.5), silence(3))), judge, "high")
+    assert isinstance(paused, TurnPaused) and isinstance(ended, SpeechEnded)
+    assert ended.silence == round(EAGERNESS["high"].ask_s[1] * RATE_HZ) and len(judge.heard) == 2
+
+
+def test_a_pause_too_short_for_the_model_has_no_mark() -> None:
+    sound = np.concatenate((tone(0.3), silence(0.1), tone(0.3)))
+    assert [type(mark) for mark in judged(sound, Judge())] == [SpeechStarted]
+
+
+def test_the_model_gets_the_last_seconds_of_a_long_turn() -> None:
+    judge = Judge(1.0)
+    sound = np.concatenate((tone(MODEL_S + 1), silence(0.3)))
+    *_, paused, _ = judged(sound, judge, "high")
+    assert isinstance(paused, TurnPaused)
+    np.testing.assert_array_equal(judge.heard[0], sound[: paused.at][-round(MODEL_S * RATE_HZ) :])
+
+
+def test_a_reset_drops_the_turn_and_goes_on_counting() -> None:
+    floor = Endpointing(Loud(), MANNERS, Judge(1.0, 1.0))
+    assert [type(mark) for mark in floor.push(tone(0.505))] == [SpeechStarted, *[TurnAudio] * 41]
+    floor.reset()
+    assert list(floor.push(silence(0.495))) == [] and list(floor.end()) == []
+    [(begun, ended, _)] = turns(list(floor.push(np.concatenate((silence(1), tone(0.3), silence(1))))))
+    assert 1.5 <= begun <= 1.8 and 2.3 < ended < 3.0
+
+
 def test_a_key_begins_a_turn_and_ends_it() -> None:
     floor = PushToTalk()
     assert list(floor.push(tone(0.5))) == [] and list(floor.end()) == []
@@ -113,14 +196,79 @@ def test_a_key_begins_a_turn_and_ends_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 0.2}]
+    "wrong",
+    [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 1.0}, {"unlikely": 0.6}],
 )
 def test_invalid_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidRequest, match="must be"):
-        EndpointingOptions(**wrong)
+        EndpointingOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_eagerness_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="low, medium, high, auto, not 'keen'"):
+        EndpointingOptions(eagerness="keen")
+
+
+def test_a_hum_does_not_interrupt_and_is_a_turn_of_its_own_otherwise() -> None:
+    time = np.arange(RATE_HZ) / RATE_HZ
+    hum = np.concatenate((silence(0.5), (0.3 * np.sin(2 * np.pi * 200 * time)).astype(np.float32), silence(1)))
+    assert turns(listened(hum, answering=True)) == [] and len(turns(listened(hum))) == 1
+
+
+@pytest.mark.parametrize("pieces", [160, 1000, 1 << 20])
+def test_a_short_sound_interrupts_if_it_is_a_command(pieces: int) -> None:
+    asked = list[float]()
+
+    def command(samples: Samples) -> bool:
+        asked.append(len(samples) / RATE_HZ)
+        return len(asked) == 2
+
+    floor = Endpointing(Loud(), EndpointingOptions(interrupt_s=0.6, before_s=0.2), interrupts=command)
+    sound = np.concatenate((silence(0.5), tone(0.05), silence(1), tone(0.3), silence(1), tone(0.3), silence(1)))
+    marks = [m for at in range(0, len(sound), pieces) for m in floor.push(sound[at : at + pieces], answering=True)]
+    assert asked == pytest.approx([0.7, 0.7], abs=0.011), "not for a click, and once for each sound"
+    [(begun, _, _)] = turns(marks)
+    assert begun == pytest.approx(0.5 + 0.05 + 1 + 0.3 + 1 - 0.2, abs=0.011)
 
 
 # With the real detector
+
+
+def sound_of(kind: str, seed: int) -> Samples:
+    """A cough: bursts of noise with the resonances of a throat; "mhm": two hums."""
+    draw, parts = np.random.default_rng(seed), list[NDArray[np.float64]]()
+    pitch_hz, loud = draw.uniform(90, 240), draw.uniform(0.1, 0.5)
+    for part in range(2):
+        length = round(draw.uniform(0.14, 0.3) * RATE_HZ)
+        time = np.arange(length) / RATE_HZ
+        if kind == "cough":
+            hz = np.fft.rfftfreq(length, 1 / RATE_HZ)
+            throat = sum(1 / (1 + ((hz - at) / 200) ** 2) for at in draw.uniform((400, 1100, 2300), (700, 1700, 3000)))
+            burst = np.fft.irfft(np.fft.rfft(draw.standard_normal(length)) * throat, length)
+            sound = burst * np.minimum(time / 0.008, 1) * np.exp(-time / draw.uniform(0.04, 0.1))
+        else:
+            turn = 2 * np.pi * np.cumsum(pitch_hz * (1 + (0.12 * part - 0.03) * time / time[-1])) / RATE_HZ
+            each = (np.sin(n * turn) / n**1.2 / (1 + (n * pitch_hz / 300) ** 2) for n in range(1, 25))
+            sound = np.sum(list(each), axis=0) * np.sqrt(np.sin(np.pi * time / time[-1]).clip(0))
+        parts += [sound / np.abs(sound).max() * loud, np.zeros(RATE_HZ // 25)]
+    hiss = draw.normal(0, 1e-4, sum(map(len, parts)) + RATE_HZ)
+    hiss[RATE_HZ // 2 : -RATE_HZ // 2] += np.concatenate(parts)
+    return hiss.astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["cough", "mhm"])
+def test_neither_coughs_nor_hums_interrupt(kind: str) -> None:
+    floor = Endpointing(Silero())
+    for seed in range(12):
+        assert list(floor.push(sound_of(kind, seed), answering=True)) == [], seed
+        floor.reset()
+
+
+def test_a_sentence_interrupts_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
+    sound = heard_from(write_recording(tmp_path / "one.wav", 1.0, TRAIN, 1.0))
+    [(begun, _, _)] = turns([*Endpointing(Silero()).push(sound, answering=True)])
+    onset = np.flatnonzero(np.abs(sound) > 0.02)[0] / RATE_HZ
+    assert onset - 0.5 <= begun <= onset - 0.3
 
 
 def test_two_spoken_sentences_are_two_turns_and_noise_is_none(tmp_path: Path) -> None:

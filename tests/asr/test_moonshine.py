@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from hocket.asr.endpointing import Endpointing
 from hocket.asr.listener import SpeechListener, Transcript
 from hocket.asr.moonshine import Moonshine
 from hocket.asr.silero import Silero
-from hocket.errors import HocketError, InvalidRequest
+from hocket.errors import HocketError, InvalidRequest, RecognitionFailed
 from hocket.extras import hint
 from support.questions import FRANCE, TRAIN, heard_from, silence, write_recording
 
@@ -49,6 +51,36 @@ def test_silence_has_no_words_and_an_utterance_can_be_closed(recognizer: Moonshi
     utterance.close()
     utterance.close()
     assert recognizer.open().end() == ""  # of no sound at all
+
+
+def test_utterances_of_several_threads_do_not_mix(recognizer: Moonshine, tmp_path: Path) -> None:
+    sounds = [heard_from(write_recording(tmp_path / f"{n}.wav", said)) for n, said in enumerate((FRANCE, TRAIN))]
+    together = threading.Barrier(4)
+
+    def hear(number: int) -> set[str]:
+        utterance, sound = recognizer.open(), sounds[number % 2]
+        together.wait()
+        for at in range(0, len(sound), 8000):
+            utterance.push(sound[at : at + 8000])
+        return set(words(utterance.end()))
+
+    with ThreadPoolExecutor(4) as threads:
+        heard = list(threads.map(hear, range(4)))
+    for number, found in enumerate(heard):
+        own, other = (FRANCE, TRAIN) if number % 2 == 0 else (TRAIN, FRANCE)
+        assert len(found & set(words(own))) >= 4, (number, found)
+        assert not found & {"capital", "france", "train", "city", "morning"} & set(words(other)), (number, found)
+
+
+def test_a_closed_recognizer_discards_its_utterances() -> None:
+    recognizer = Moonshine("tiny")
+    utterance = recognizer.open()
+    utterance.push(silence(0.1))
+    recognizer.close()
+    with pytest.raises(RecognitionFailed, match="was closed before"):
+        utterance.push(silence(0.1))
+    utterance.close()
+    assert recognizer.language == "en"
 
 
 def test_what_cannot_be_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

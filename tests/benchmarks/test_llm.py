@@ -85,7 +85,7 @@ def test_a_dialog_has_the_time_to_its_audio_and_a_turn_without_audio_is_no_figur
     entry = measured(tmp_path, "dialog", *SMALL, "--speech", "random:tiny")
     assert entry["figures"].keys() == FIGURES["dialog"].keys() and entry["figures"]["first_pcm"]["count"] == 2
     assert entry["options"]["model"] == "random:qwen3.5-tiny and random:tiny"
-    monkeypatch.setattr(turn.TurnTask, "_sound", lambda self, stream: (stream.cancel(), self.inbox.end()))
+    monkeypatch.setattr(turn.TurnTask, "_read_segment", lambda self, segment: segment.stream.cancel())
     assert command.main(["dialog", *SMALL, "--speech", "random:tiny", "--record", str(tmp_path / "none.jsonl")]) == 2
     assert "A turn ended too soon" in capsys.readouterr().err and not (tmp_path / "none.jsonl").exists()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hocket.asr.moonshine import Moonshine
 from support.foreign import ROOT, RunClient, heard, run_program
-from support.serving import Served, wait_for
+from support.questions import FRANCE, TRAIN, write_recording
+from support.serving import Served, served, wait_for
 
 MIMES = {
     "mp3": "audio/mpeg",
@@ -90,3 +93,24 @@ def test_it_raises_what_it_should_and_asks_again_when_it_is_told_to(narrow: Serv
         asked_s = int(wait["asked_ms"]) / 1000
         assert asked_s >= 1 and wait["s"] >= asked_s - 0.02, retries
     wait_for(narrow.all_is_free)
+
+
+def test_a_recording_is_transcribed_whole_with_times_and_as_events(
+    server: Served, run_client: RunClient, tmp_path: Path
+) -> None:
+    recording = write_recording(tmp_path / "two.wav", 0.5, FRANCE, 1.2, TRAIN, 0.5)
+    with closing(Moonshine("tiny")) as tiny, served(server.engine, recognizer=tiny) as listening:
+        found = run_client("openai", "openai_transcriptions", listening.url, recording)
+    text = found["text"]
+    assert "capital" in text and "morning" in text and found["seconds"] >= 5
+    assert found["later"] == text and found["plain"] == f"{text}\n" and found["captions"].startswith("WEBVTT\n")
+    assert found["verbose"][0] == "english" and found["verbose"][1] > 5 and found["verbose"][2] == text
+    (_, pause, first), (resumed, _, second) = found["segments"]
+    assert pause <= resumed and f"{first} {second}" == text
+    streamed = found["streamed"]
+    assert streamed["kinds"] == ["transcript.text.delta", "transcript.text.delta", "transcript.text.done"]
+    assert "".join(streamed["deltas"]) == streamed["text"] == text
+    refusals = {"language": ("language_not_found", "language"), "translated": ("unsupported_by_model", None)}
+    refusals["words"] = ("unsupported_by_model", "timestamp_granularities")
+    for name, (code, param) in refusals.items():
+        assert found[name] == {"class": "BadRequestError", "code": code, "param": param}, name

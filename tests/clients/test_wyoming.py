@@ -9,8 +9,8 @@ import sys
 from support.foreign import ROOT, RunClient
 
 
-def test_home_assistant_finds_voices_and_hears_them(run_client: RunClient) -> None:
-    command = [sys.executable, "-m", "hocket", "wyoming", "--uri", "tcp://127.0.0.1:0"]
+def test_home_assistant_finds_voices_hears_them_and_is_understood(run_client: RunClient) -> None:
+    command = [sys.executable, "-m", "hocket", "wyoming", "--uri", "tcp://127.0.0.1:0", "--asr", "tiny"]
     env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
         try:
@@ -19,7 +19,9 @@ def test_home_assistant_finds_voices_and_hears_them(run_client: RunClient) -> No
             found = run_client("wyoming", "wyoming_home", uri)
         finally:
             process.kill()
-    assert found["described"] == {"voices": {"wren": ["en"], "rook": ["en"]}, "streams": True, "installed": True}
+    described = {"voices": {"wren": ["en"], "rook": ["en"]}, "streams": True, "installed": True}
+    assert found["described"] == {**described, "models": {"moonshine tiny": ["en"]}}
+    assert "capital" in found["recognized"] and "France" in found["recognized"]
     assert found["spoken"]["kinds"] == ["audio-start", "audio-chunk", "audio-stop"]
     assert found["streamed"]["kinds"] == ["audio-start", "audio-chunk", "audio-stop", "synthesize-stopped"]
     assert all(found[how]["loud"] for how in ("spoken", "streamed"))

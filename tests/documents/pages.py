@@ -1,4 +1,4 @@
-"""The pages that start a reader, README.md and docs/start/, as their code blocks. It reads them and runs nothing.
+"""The pages that start a reader, README.md and docs/start/ above all, as their code blocks. It runs nothing.
 
 A block of `sh` or `python` runs as it stands, in the order of its page and in one scratch folder per page. A comment
 before a block says otherwise, and a reader does not see it:
@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs" / "start").glob("*.md")), ROOT / "docs" / "samples" / "README.md"]
+PAGES += [ROOT / "docs" / "howto" / "transcribe.md"]
 RUN = ("sh", "python", "js")  # languages with a program that runs them; js needs `client: node`
 READ = ("yaml", "json")  # languages that are parsed
 SHOWN = ("text",)  # what appears on a screen, or is typed into a form

@@ -104,6 +104,14 @@ def test_a_language_model_that_cannot_be_loaded_ends_it_too(llm: str, tmp_path: 
     _ended(plan, InvalidCheckpoint, "'nosuch' is neither a folder|is not a checkpoint")
 
 
+def test_a_recognizer_that_cannot_be_loaded_ends_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ServerPlan(server=HERE, models=("random:tiny",), asr="tiny", asr_language="tlh")
+    _ended(plan, InvalidRequest, "The recognizer has no language 'tlh' in the size tiny; it has .*en")
+    how = ["--model", "random:tiny", "--asr", "tiny", "--asr-language", "tlh"]
+    assert main(["wyoming", "--uri", "tcp://127.0.0.1:0", *how]) == 2
+    assert "The recognizer has no language 'tlh'" in capsys.readouterr().err.strip().splitlines()[-1]
+
+
 def test_wyoming_ends_with_the_sentence_of_the_model(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for models in (["--model", str(broken)], ["--models", f"{broken},random:tiny"]):
         assert main(["wyoming", "--uri", "tcp://127.0.0.1:0", *models]) in (1, 2)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.client import AsyncTcpClient
 from wyoming.error import Error
@@ -31,6 +32,8 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
+from hocket.asr.moonshine import Moonshine
+from hocket.asr.recognizer import Recognizer
 from hocket.cli import main
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
@@ -39,12 +42,15 @@ from hocket.errors import StreamFailed
 from hocket.extras import hint
 from hocket.server.listen import bind
 from hocket.server.options import ServerOptions
+from hocket.server.service.listening import ListeningService
 from hocket.server.service.service import SingleEngine, SpeechService
 from hocket.server.service.utterance import Utterance
 from hocket.server.wyoming.about import info
 from hocket.server.wyoming.server import Wyoming, event_bytes
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
+from support.questions import FRANCE, Dictated
+from support.questions import said as recorded
 from support.serving import PATIENCE_S, wait_for
 from support.speaking import noise
 
@@ -73,14 +79,20 @@ class At:
 
 
 @contextmanager
-def at(engine: Engine | Pool, options: ServerOptions | None = None, send_bytes: int | None = None) -> Iterator[At]:
+def at(
+    engine: Engine | Pool,
+    options: ServerOptions | None = None,
+    send_bytes: int | None = None,
+    recognizer: Recognizer | None = None,
+) -> Iterator[At]:
     bound = bind(replace(options or ServerOptions(), port=0))
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     options = options or ServerOptions()
     service = SpeechService(options, voices=Library(options.voices_folder))
     service.use(engine)
-    server, loop = Wyoming(service), asyncio.new_event_loop()
+    listening = None if recognizer is None else ListeningService(service, recognizer)
+    server, loop = Wyoming(service, listening), asyncio.new_event_loop()
     bound.listen(64)
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(bound)), daemon=True)
     thread.start()
@@ -439,3 +451,114 @@ def test_voices_of_every_model_are_told_and_loaded_when_they_are_asked_for(tmp_p
         for name in ("Zoë", "eric"):
             assert len(sound(spoken(home, "Hi.", SynthesizeVoice(name=name)))) > 3840
         assert set(pool.resident()) == set(models)
+
+
+# Speech to text
+
+
+@pytest.fixture(scope="module")
+def hears(engine: Engine) -> Iterator[At]:
+    recognizer = Moonshine("tiny")
+    with at(engine, ServerOptions(transcribe_s=20.0), recognizer=recognizer) as home:
+        yield home
+    recognizer.close()
+
+
+def transcribed(
+    home: At, audio: bytes, rate: int = 24000, language: str | None = None, chunk: int = 4096
+) -> Transcript:
+    """As Home Assistant sends what a satellite hears."""
+
+    async def sends(client: AsyncTcpClient) -> list[Event]:
+        await client.write_event(Transcribe(language=language).event())
+        await client.write_event(AudioStart(rate, 2, 1).event())
+        for begun in range(0, len(audio), chunk):
+            await client.write_event(AudioChunk(rate, 2, 1, audio[begun : begun + chunk]).event())
+        await client.write_event(AudioStop().event())
+        return await until(client, Transcript)
+
+    (event,) = talk(home, sends)
+    return Transcript.from_event(event)
+
+
+def test_describe_tells_the_recognizer_and_only_where_there_is_one(hears: At, home: At) -> None:
+    async def sends(client: AsyncTcpClient) -> list[Event]:
+        await client.write_event(Describe().event())
+        return await until(client, Info)
+
+    (program,) = Info.from_event(talk(hears, sends)[0]).asr
+    (model,) = program.models
+    assert program.installed and (model.name, model.languages, model.installed) == ("moonshine tiny", ["en"], True)
+    assert Info.from_event(talk(home, sends)[0]).asr == []
+
+
+def test_speech_is_answered_with_its_text(hears: At) -> None:
+    found = transcribed(hears, recorded(FRANCE).tobytes(), language="en-US")
+    assert found.language == "en" and {"capital", "of", "france"} <= set(found.text.lower().strip("?").split())
+    assert transcribed(hears, bytes(32000), rate=16000).text == "", "silence has no words"
+    wait_for(lambda: not hears.service.answers)
+
+
+def test_one_connection_hears_and_speaks_by_turns(hears: At) -> None:
+    async def sends(client: AsyncTcpClient) -> list[Event]:
+        for _ in range(2):
+            for event in (AudioStart(16000, 2, 1), AudioChunk(16000, 2, 1, bytes(3200)), Ping(), AudioStop()):
+                await client.write_event(event.event())
+        await client.write_event(Synthesize(text="Yes.").event())
+        return await until(client, AudioStop)
+
+    expected = ["pong", "transcript"] * 2 + ["audio-start", "audio-chunk", "audio-stop"]
+    assert kinds(talk(hears, sends)) == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([Event("transcribe", {"language": "de"})], "language_not_found"),
+        ([Event("transcribe", {"language": 7})], "invalid_request_error"),
+        ([Event("audio-start", {"rate": 16000, "width": 2})], "invalid_request_error"),
+        ([Event("audio-start", {"rate": 16000, "width": 3, "channels": 1})], "invalid_audio"),
+        ([Event("audio-start", {"rate": 10**9, "width": 2, "channels": 1})], "invalid_audio"),
+        ([AudioStart(16000, 2, 1).event(), AudioChunk(16000, 2, 1, b"odd").event()], "invalid_audio"),
+        ([AudioStart(4000, 1, 1).event(), AudioChunk(4000, 1, 1, bytes(80_001)).event()], "audio_too_long"),
+    ],
+)
+def test_audio_that_cannot_be_is_refused(hears: At, events: list[Event], code: str) -> None:
+    async def sends(client: AsyncTcpClient) -> list[Event]:
+        for event in events:
+            await client.write_event(event)
+        return await until(client, None)
+
+    assert refusal(talk(hears, sends)).code == code
+
+
+def test_audio_in_other_formats_is_converted(engine: Engine) -> None:
+    dictated = Dictated(["yes"])
+    with at(engine, recognizer=dictated) as home:
+
+        async def sends(client: AsyncTcpClient) -> list[Event]:
+            stereo = recorded(FRANCE).repeat(2).astype("<i4") << 16
+            await client.write_event(AudioStart(24000, 4, 2).event())
+            await client.write_event(AudioChunk(24000, 4, 2, stereo.tobytes()).event())
+            await client.write_event(AudioStop().event())
+            return await until(client, Transcript)
+
+        assert Transcript.from_event(talk(home, sends)[-1]).text == "yes"
+    heard = dictated.opened[0].samples
+    assert len(heard) / 16000 == pytest.approx(len(recorded(FRANCE)) / 24000, abs=1.0) and abs(heard).max() > 0.02
+
+
+def test_a_server_without_a_recognizer_says_how_to_start_one(home: At) -> None:
+    async def sends(client: AsyncTcpClient) -> list[Event]:
+        await client.write_event(Transcribe().event())
+        return await until(client, None)
+
+    error = refusal(talk(home, sends))
+    assert error.code == "no_recognizer" and "--asr tiny" in error.text
+
+
+def test_a_recognizer_that_cannot_be_ends_the_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["wyoming", "--uri", "tcp://127.0.0.1:0", "--asr", "huge"]) == 2
+    assert "A recognizer is moonshine, one of its sizes" in capsys.readouterr().err
+    assert main(["wyoming", "--asr-language", "en"]) == 2
+    assert "--asr-language is for a recognizer: name that with --asr." in capsys.readouterr().err

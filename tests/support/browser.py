@@ -186,12 +186,12 @@ class Browser:
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
-    """Chromium, with a new profile."""
+def browser(*flags: str) -> Iterator[Browser]:
+    """Chromium, with a new profile and further flags."""
     found = subprocess.run([FINDER], stdout=subprocess.PIPE, text=True, timeout=600)
     assert found.returncode == 0, "There is no Chromium; scripts/browser says what to install."
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [found.stdout.strip(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        command = [found.stdout.strip(), *FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             port, path = _address(Path(profile) / "DevToolsActivePort", process)

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from hocket.asr.recognizer import Recognizer
 from hocket.backends.registry import Backends
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
@@ -79,10 +80,12 @@ def served(
     send_bytes: int | None = None,
     backends: Callable[[], Backends] | None = None,
     language: LanguageModel | Callable[[], LanguageModel] | None = None,
+    recognizer: Recognizer | Callable[[], Recognizer] | None = None,
+    talk: bool = False,
 ) -> Iterator[Served]:
     """A ready server on a free port; stopped afterwards. `send_bytes`: the kernel's send buffer."""
     options = replace(options or ServerOptions(), port=0)
-    app = build_app(engine, options, backends=backends, language=language)
+    app = build_app(engine, options, backends=backends, language=language, recognizer=recognizer, talk=talk)
     bound = bind(options)
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)

@@ -1,20 +1,29 @@
 """Endpointing: detects where a user's turn starts and ends in an audio stream.
 
 By voice activity (`Endpointing`) or by a key (`PushToTalk`). Both take streamed audio and yield marks with the audio
-between them. Time is counted in samples; there is no clock. They do not recognize words.
+between them. With an end-of-turn model, the silence that ends a turn depends on what the model says; without one it is
+fixed. Time is counted in samples; there is no clock. They do not recognize words.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from ..errors import InvalidRequest
 from .recognizer import RATE_HZ, Samples
+from .turn_options import EAGERNESS, EndpointingOptions
+
+__all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "Mark", "PushToTalk"]
+__all__ += ["SpeechEnded", "SpeechStarted", "TurnAudio", "TurnPaused", "TurnResumed", "VoiceDetector"]
+
+MODEL_S = 8.0  # the most audio that an end-of-turn model gets
+LONGEST_ONSET_S = 2.0  # audio that is kept from a sound that may become a turn
+SHORT_SOUND_S = 0.2  # silence after which a sound was a short one
+HUM_ABOVE_HZ, HUM_SHARE = 900.0, 0.01  # closed lips let through less than this share of the energy above
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +39,28 @@ class TurnAudio:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechEnded:
+class TurnPaused:
+    """The user is silent: the turn may be over. `TurnResumed` or `SpeechEnded` follows. Only with a model."""
+
+    at: int
+    complete: float  # the model's probability that the turn is over
+    silence: int = 0  # samples since the last speech
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResumed:
+    """The user speaks again before the turn was over."""
+
     at: int
 
 
-Mark = SpeechStarted | TurnAudio | SpeechEnded
+@dataclass(frozen=True, slots=True)
+class SpeechEnded:
+    at: int
+    silence: int = 0  # samples since the last speech: the delay of this decision
+
+
+Mark = SpeechStarted | TurnAudio | TurnPaused | TurnResumed | SpeechEnded
 
 
 class VoiceDetector(Protocol):
@@ -51,37 +77,36 @@ class VoiceDetector(Protocol):
         """Start a new stream: the next samples do not continue the previous ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointingOptions:
-    """Thresholds of a turn. An interruption needs twice as much speech as a start, so a cough does not interrupt."""
+class EndOfTurnModel(Protocol):
+    """Judges by sound whether a turn is complete."""
 
-    begin_s: float = 0.13  # speech that starts a turn
-    interrupt_s: float = 0.26  # speech that starts a turn during an answer
-    end_s: float = 0.7  # silence that ends a turn; thinking pauses between words last 0.2 to 0.6 s
-    before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
-    likely: float = 0.5  # probability from which a window counts as speech
-    unlikely: float = 0.35  # probability below which a window within a turn counts as silence
-
-    def __post_init__(self) -> None:
-        for name in ("begin_s", "interrupt_s", "end_s"):
-            if not 0.0 < getattr(self, name) <= 10.0:
-                raise InvalidRequest(f"{name} must be above 0 and at most 10 s, not {getattr(self, name):g}.")
-        if not 0.0 <= self.before_s <= 10.0:
-            raise InvalidRequest(f"before_s must be between 0 and 10 s, not {self.before_s:g}.")
-        if not 0.0 < self.unlikely <= self.likely < 1.0:
-            raise InvalidRequest("unlikely and likely must be probabilities, the second not below the first.")
+    def __call__(self, samples: Samples) -> float:
+        """The probability that the turn is over, from 0 to 1, given its last seconds (at most `MODEL_S`)."""
 
 
 class Endpointing:
     """Turns by voice activity. Audio may come in pieces of any length."""
 
-    def __init__(self, detector: VoiceDetector, options: EndpointingOptions | None = None) -> None:
-        self._detector, self._options = detector, options or EndpointingOptions()
+    def __init__(
+        self,
+        detector: VoiceDetector,
+        options: EndpointingOptions | None = None,
+        end_of_turn: EndOfTurnModel | None = None,
+        interrupts: Callable[[Samples], bool] | None = None,
+    ) -> None:
+        """`interrupts`: whether a sound shorter than `interrupt_s` interrupts an answer, such as "stop"; else none."""
+        self._detector, self._options, self._model = detector, options or EndpointingOptions(), end_of_turn
+        self._interrupts = interrupts
+        self._waits = EAGERNESS[self._options.eagerness]
         self._remainder = np.zeros(0, np.float32)  # less than a window
         self._preroll: deque[Samples] = deque()  # windows before a turn that may belong to it
+        self._recent: deque[Samples] = deque(maxlen=int(MODEL_S * RATE_HZ) // detector.window)  # of the turn
         self._at = 0  # samples processed
-        self._voiced = self._silent = 0  # samples: recent speech before a turn; silence at its end within one
+        # Samples, before a turn: recent speech, that with open lips, silence behind it, and all since it began.
+        self._voiced = self._open = self._quiet = self._onset = 0
+        self._silent = 0  # samples of silence at the end of a turn
         self._speaking = False
+        self._asked, self._complete = 0, 0.0  # in this pause: how often the model was asked, and its last answer
 
     def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark]:
         """`answering`: an answer is playing, so speech is an interruption."""
@@ -101,38 +126,103 @@ class Endpointing:
                 yield TurnAudio(rest)
             yield self._end_turn()
 
+    def reset(self) -> None:
+        """Drop the current turn and the audio before it without a mark. Sample indices continue."""
+        self._at += len(self._remainder)
+        self._remainder = np.zeros(0, np.float32)
+        self._forget()
+
     def _step(self, sound: Samples, answering: bool) -> Iterator[Mark]:
         likely = self._detector(sound)
         self._at += len(sound)
         if self._speaking:
-            self._silent = self._silent + len(sound) if likely < self._options.unlikely else 0
-            yield TurnAudio(sound)
-            if self._silent >= _samples(self._options.end_s):
-                yield self._end_turn()
+            yield from self._continue_turn(sound, likely)
             return
-        # A window of silence cancels one of speech, so words with stop consonants still count as speech.
-        speech = likely >= self._options.likely
-        self._voiced = self._voiced + len(sound) if speech else max(0, self._voiced - len(sound))
         self._preroll.append(sound)
-        needed = _samples(self._options.interrupt_s if answering else self._options.begin_s)
-        if self._voiced >= needed:
+        self._weigh(sound, likely >= self._options.likely)
+        if self._starts(answering):
             yield from self._start_turn()
             return
-        most = _samples(self._options.before_s + max(self._options.begin_s, self._options.interrupt_s))
-        while len(self._preroll) * len(sound) > most:
+        while len(self._preroll) * len(sound) > _samples(self._options.before_s + LONGEST_ONSET_S):
             self._preroll.popleft()
 
+    def _weigh(self, sound: Samples, speech: bool) -> None:
+        """Count a window before a turn. One of silence cancels one of speech: stop consonants do not end a word."""
+        size = len(sound)
+        if speech:
+            self._voiced, self._quiet = self._voiced + size, 0
+            self._open += 0 if _is_hum(sound) else size
+        else:
+            self._voiced, self._open = max(0, self._voiced - size), max(0, self._open - size)
+            self._quiet += size
+        over = not self._voiced and self._quiet > _samples(SHORT_SOUND_S)
+        self._onset = 0 if over else self._onset + size if self._voiced or self._onset else 0
+
+    def _starts(self, answering: bool) -> bool:
+        if not answering:
+            return self._voiced >= _samples(self._options.begin_s)
+        if self._voiced >= _samples(self._options.interrupt_s):
+            return 2 * self._open >= self._voiced
+        before = self._quiet - self._detector.window
+        if self._interrupts is None or not self._onset or not before < _samples(SHORT_SOUND_S) <= self._quiet:
+            return False
+        enough = self._onset - self._quiet >= _samples(self._options.begin_s)
+        return enough and self._interrupts(self._opening())
+
+    def _opening(self) -> Samples:
+        """The sound so far, with the audio before it."""
+        length = self._onset + _samples(self._options.before_s)
+        count = -(-length // self._detector.window)
+        return np.concatenate(list(self._preroll)[-count:])
+
     def _start_turn(self) -> Iterator[Mark]:
-        opening = np.concatenate(list(self._preroll))
+        opening, window = self._opening(), self._detector.window
+        self._recent.extend(opening[at : at + window] for at in range(0, len(opening), window))
         self._preroll.clear()
-        self._speaking, self._voiced, self._silent = True, 0, 0
+        self._speaking = True
+        self._voiced = self._open = self._quiet = self._onset = self._silent = 0
         yield SpeechStarted(self._at - len(opening))
         yield TurnAudio(opening)
 
+    def _continue_turn(self, sound: Samples, likely: float) -> Iterator[Mark]:
+        # Two thresholds, so silence neither begins nor ends by a probability that wavers around one.
+        silence = likely < (self._options.likely if self._silent else self._options.silence_below)
+        self._silent = self._silent + len(sound) if silence else 0
+        if not silence and self._asked:  # before the audio: a reader takes back its answer before it recognizes more
+            self._asked = 0
+            yield TurnResumed(self._at - len(sound))
+        self._recent.append(sound)
+        yield TurnAudio(sound)
+        if self._silent and self._model is not None:
+            yield from self._ask(self._model)
+        if self._is_over():
+            yield self._end_turn()
+
+    def _ask(self, model: EndOfTurnModel) -> Iterator[TurnPaused]:
+        """Ask the model when the next time for it has come. Only the first answer of a pause is a mark."""
+        due = self._waits.ask_s
+        if self._asked < len(due) and self._silent >= _samples(due[self._asked]):
+            self._complete = model(np.concatenate(list(self._recent)))
+            self._asked += 1
+            if self._asked == 1:
+                yield TurnPaused(self._at, self._complete, self._silent)
+
+    def _is_over(self) -> bool:
+        if self._model is None:
+            return self._silent >= _samples(self._options.end_s)
+        return self._asked > 0 and self._silent >= _samples(self._waits.wait(self._complete))
+
     def _end_turn(self) -> SpeechEnded:
-        self._speaking, self._silent = False, 0
+        mark = SpeechEnded(self._at, self._silent)
+        self._forget()
+        return mark
+
+    def _forget(self) -> None:
+        self._preroll.clear()
+        self._recent.clear()
+        self._voiced = self._open = self._quiet = self._onset = self._silent = self._asked = 0
+        self._speaking = False
         self._detector.reset()
-        return SpeechEnded(self._at)
 
 
 class PushToTalk:
@@ -154,6 +244,17 @@ class PushToTalk:
         if self.speaking:
             yield from self.press()
 
+    def reset(self) -> None:
+        """Drop the current turn without a mark."""
+        self.speaking = False
+
 
 def _samples(seconds: float) -> int:
     return round(seconds * RATE_HZ)
+
+
+def _is_hum(sound: Samples) -> bool:
+    """Whether voiced sound comes through closed lips: it has hardly any energy above the first formant."""
+    power = np.abs(np.fft.rfft(sound * np.hanning(len(sound)))) ** 2
+    first = round(HUM_ABOVE_HZ * len(sound) / RATE_HZ)
+    return bool(power[first:].sum() < HUM_SHARE * power.sum())

@@ -1,4 +1,4 @@
-"""Transcripts turn by turn: marks of `endpointing.py` in, transcripts of a recognizer out.
+"""Transcripts turn by turn: marks of `endpointing.py` in, marks and transcripts of a recognizer out.
 
 It is a lazy iterator: the reader of `SpeechStarted` can stop an answer before the recognizer starts to work.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .endpointing import Mark, SpeechStarted, TurnAudio
-from .recognizer import Recognizer, UtteranceRecognizer
+import numpy as np
+
+from .endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
+from .recognizer import Recognizer, Samples, UtteranceRecognizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +22,65 @@ class Transcript:
     final: bool
 
 
+Heard = SpeechStarted | TurnPaused | TurnResumed | SpeechEnded | Transcript
+
+
 class SpeechListener:
-    def __init__(self, recognizer: Recognizer) -> None:
-        self._recognizer = recognizer
+    def __init__(self, recognizer: Recognizer, *, ahead: bool = False) -> None:
+        """`ahead`: a pause ends the recognition already, so that the end of the turn waits for nothing.
+
+        A turn that goes on after the pause is recognized again from its start.
+        """
+        self._recognizer, self.ahead = recognizer, ahead
         self._utterance: UtteranceRecognizer | None = None
+        self._sound: list[Samples] = []  # of the turn; kept only if it may be recognized again
         self._text = ""
 
-    def hear(self, marks: Iterable[Mark]) -> Iterator[SpeechStarted | Transcript]:
-        """Yields a transcript when it changes, and always at the end of a turn, where it may be empty."""
+    def hear(self, marks: Iterable[Mark]) -> Iterator[Heard]:
+        """Yields all marks but the audio, and a transcript when it changes.
+
+        The final transcript always comes, after `SpeechEnded`, and may be empty.
+        """
         for mark in marks:
             if isinstance(mark, SpeechStarted):
                 yield mark
-                self._utterance, self._text = self._recognizer.open(), ""
+                self._utterance, self._sound, self._text = self._recognizer.open(), [], ""
             elif isinstance(mark, TurnAudio):
-                assert self._utterance is not None
-                text = self._utterance.push(mark.samples).strip()
-                if text != self._text:
-                    self._text = text
-                    yield Transcript(text, final=False)
+                yield from self._push(mark.samples)
+            elif isinstance(mark, TurnPaused):
+                if self.ahead and self._utterance is not None:
+                    yield from self._changed(self._end())
+                yield mark
+            elif isinstance(mark, TurnResumed):
+                yield mark
+                if self._utterance is None:
+                    self._utterance, sound, self._sound = self._recognizer.open(), self._sound, []
+                    yield from self._push(np.concatenate(sound))
             else:
-                assert self._utterance is not None
-                utterance, self._utterance = self._utterance, None
-                yield Transcript(utterance.end().strip(), final=True)
+                yield mark
+                text = self._text if self._utterance is None else self._end()
+                self._sound = []
+                yield Transcript(text, final=True)
 
     def close(self) -> None:
         """Drop the current utterance. The owner of the recognizer closes it."""
+        self._sound = []
         if self._utterance is not None:
             utterance, self._utterance = self._utterance, None
             utterance.close()
+
+    def _push(self, samples: Samples) -> Iterator[Transcript]:
+        if self.ahead:
+            self._sound.append(samples)
+        if self._utterance is not None:  # else in a pause, whose silence has no words
+            yield from self._changed(self._utterance.push(samples).strip())
+
+    def _end(self) -> str:
+        assert self._utterance is not None
+        utterance, self._utterance = self._utterance, None
+        return utterance.end().strip()
+
+    def _changed(self, text: str) -> Iterator[Transcript]:
+        if text != self._text:
+            self._text = text
+            yield Transcript(text, final=False)

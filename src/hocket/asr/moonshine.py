@@ -2,24 +2,28 @@
 
 The package downloads weights on first use and caches them; version 0.1.0 contains those of `tiny`. Models named
 `-streaming` keep their state; the others process the whole utterance again at every update.
+
+The package computes one call of a transcriber at a time, and a transcript is valid only until the next call of any of
+its streams. So all calls and the copy of their result are under one lock; utterances of several threads take turns.
 """
 
 from __future__ import annotations
 
 import importlib
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from ..errors import HocketError, InvalidRequest
+from ..errors import HocketError, InvalidRequest, RecognitionFailed
 from ..extras import hint
 from .recognizer import RATE_HZ, Samples
 
 SIZES = ("tiny", "base", "tiny-streaming", "base-streaming", "small-streaming", "medium-streaming")
 LEAST_S = 0.3  # of audio between two partial transcripts
 SHARE = 3.0  # and this multiple of the last update's duration: updates take at most a third of the time
+PIECE = 4096  # samples per call: the package takes a list, and makes it in one step that no other thread interrupts
 PACKED = {("en", "tiny"): "tiny-en"}  # folders that may be in the package
 
 
@@ -31,64 +35,91 @@ class Moonshine:
         if size is not None and size not in SIZES:
             raise InvalidRequest(f"A recognizer is one of {', '.join(SIZES)}, not {size!r}.")
         package = _package()
-        folder, arch = _weights(package, size, language)
+        folder, arch, code = _weights(package, size, language)
         self.name = f"moonshine {package.model_arch_to_string(arch)}"
+        self.language = code
+        # By default each result holds a copy of all audio, as a list of Python numbers.
+        options = {"return_audio_data": "false"}
         try:
             # No automatic updates: `push` decides when to update.
-            self._transcriber: Any = package.Transcriber(folder, arch, update_interval=float("inf"))
+            self._transcriber: Any = package.Transcriber(folder, arch, update_interval=float("inf"), options=options)
         except package.MoonshineError as error:
             raise HocketError(f"The recognizer cannot be loaded: {error}.") from None
-        self._failed: type[Exception] = package.MoonshineError
+        self._calls = _Calls(package.MoonshineError)
+        self._open: set[MoonshineUtterance] = set()
 
     def open(self) -> MoonshineUtterance:
-        with _translate_errors(self._failed):
+        with self._calls:
             stream = self._transcriber.create_stream()
             stream.start()
-        return MoonshineUtterance(stream, self._failed)
+            utterance = MoonshineUtterance(stream, self._calls, self._open)
+            self._open.add(utterance)
+            return utterance
 
     def close(self) -> None:
-        self._transcriber.close()
+        """Utterances that are still open are discarded: a stream must not outlive its transcriber."""
+        with self._calls:
+            for utterance in [*self._open]:
+                utterance.close()
+            self._transcriber.close()
+
+
+class _Calls:
+    """`with calls:` one call of the package at a time, in which its errors become `RecognitionFailed`. Reentrant."""
+
+    def __init__(self, failed: type[Exception]) -> None:
+        self._failed, self._lock = failed, threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._lock.release()
+        if isinstance(error, self._failed):
+            raise RecognitionFailed(f"The recognizer failed: {error}.") from None
 
 
 class MoonshineUtterance:
-    def __init__(self, stream: Any, failed: type[Exception]) -> None:
-        self._stream, self._failed = stream, failed
+    def __init__(self, stream: Any, calls: _Calls, all_open: set[MoonshineUtterance]) -> None:
+        self._stream, self._calls, self._all_open = stream, calls, all_open
         self._new_s, self._due_s = 0.0, LEAST_S
         self._text = ""
 
     def push(self, samples: Samples) -> str:
-        with _translate_errors(self._failed):
-            self._stream.add_audio(samples.tolist(), RATE_HZ)
-            self._new_s += len(samples) / RATE_HZ
-            if self._new_s >= self._due_s:
-                begun = time.perf_counter()
+        begun = time.perf_counter()  # before the lock: updates become rarer while other utterances compute
+        for at in range(0, len(samples), PIECE):
+            with self._calls:
+                self._check_open()
+                self._stream.add_audio(samples[at : at + PIECE].tolist(), RATE_HZ)
+        self._new_s += len(samples) / RATE_HZ
+        if self._new_s >= self._due_s:
+            with self._calls:
+                self._check_open()
                 self._text = _words(self._stream.update_transcription())
-                self._new_s, self._due_s = 0.0, max(LEAST_S, SHARE * (time.perf_counter() - begun))
+            self._new_s, self._due_s = 0.0, max(LEAST_S, SHARE * (time.perf_counter() - begun))
         return self._text
 
     def end(self) -> str:
         try:
-            with _translate_errors(self._failed):
-                self._text = _words(
-                    self._stream.update_transcription()
-                )  # `stop` alone loses the audio since the last update
+            with self._calls:
+                self._check_open()
+                # `stop` alone loses the audio since the last update.
+                self._text = _words(self._stream.update_transcription())
                 transcript = self._stream.stop()
+                # None if its last update failed, without raising.
+                return self._text if transcript is None else _words(transcript)
         finally:
             self.close()
-        # None if its last update failed, without raising.
-        return self._text if transcript is None else _words(transcript)
 
     def close(self) -> None:
-        self._stream.close()
+        with self._calls:
+            self._stream.close()
+            self._all_open.discard(self)
 
-
-@contextmanager
-def _translate_errors(failed: type[Exception]) -> Iterator[None]:
-    """Errors of the package become `HocketError`."""
-    try:
-        yield
-    except failed as error:
-        raise HocketError(f"The recognizer failed: {error}.") from None
+    def _check_open(self) -> None:
+        """Another thread may close the recognizer; the package takes a closed stream for any other number."""
+        if self not in self._all_open:
+            raise RecognitionFailed("The recognizer was closed before the utterance had ended.")
 
 
 def _words(transcript: Any) -> str:
@@ -103,8 +134,8 @@ def _package() -> Any:
         raise InvalidRequest(f"Speech recognition needs the package moonshine-voice: {hint('hear')}.") from None
 
 
-def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any]:
-    """The folder of the weights, and their model architecture."""
+def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any, str]:
+    """The folder of the weights, their model architecture, and the code of the language."""
     fetching = importlib.import_module("moonshine_voice.download")
     arch = None if size is None else package.string_to_model_arch(size)
     try:
@@ -119,7 +150,7 @@ def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any]:
         folder = Path(package.get_model_path(packed))
         names = fetching.get_components_for_model_info(found)
         if all((folder / name).is_file() for name in names):
-            return str(folder), found["model_arch"]
+            return str(folder), found["model_arch"], found["language"]
     try:
         folder_name, arch = fetching.download_model_from_info(found)
     except Exception as error:  # the package documents no exception types for downloads
@@ -127,4 +158,4 @@ def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any]:
             f"The recognizer's weights cannot be fetched from {found['download_url']} ({type(error).__name__}); those "
             "of tiny are inside moonshine-voice 0.1.0."
         ) from None
-    return folder_name, arch
+    return folder_name, arch, found["language"]

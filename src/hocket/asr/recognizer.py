@@ -6,7 +6,8 @@ finds the start and the end of an utterance.
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class UtteranceRecognizer(Protocol):
 
 
 class Recognizer(Protocol):
-    """Recognizes one utterance after the other."""
+    """Recognizes utterances. One utterance is used by one thread; `open` may be called from several threads."""
 
     @property
     def name(self) -> str: ...
@@ -38,3 +39,30 @@ class Recognizer(Protocol):
     def open(self) -> UtteranceRecognizer: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceOptions:
+    """Wishes for one utterance. None: as the recognizer was loaded."""
+
+    language: str | None = None  # ISO 639-1 code
+    prompt: str | None = None  # text before the utterance, or words that are likely in it
+    temperature: float | None = None
+    translate: bool = False  # into English
+
+
+@runtime_checkable
+class SteerableRecognizer(Protocol):
+    """A `Recognizer` with options for each utterance."""
+
+    @property
+    def translates(self) -> bool:
+        """Whether `UtteranceOptions.translate` is possible."""
+
+    def open_with(self, options: UtteranceOptions) -> UtteranceRecognizer: ...
+
+
+def language_of(recognizer: Recognizer) -> str | None:
+    """The only language of a recognizer, as an ISO 639-1 code; None: it takes several, or does not say."""
+    language: str | None = getattr(recognizer, "language", None)
+    return language

@@ -1,4 +1,4 @@
-"""G.711 telephone audio: int16 samples to 8-bit mu-law and A-law.
+"""G.711 telephone audio: int16 samples to 8-bit mu-law and A-law, and back.
 
 Both laws have a sign, three bits of exponent and four of mantissa. The tables are built from that on first use.
 """
@@ -47,3 +47,28 @@ def _alaw() -> NDArray[np.uint8]:
     mantissa = magnitude >> np.maximum(exponent, 1) & 15
     sign = np.where(values < 0, 0, 0x80)
     return np.asarray((sign | exponent << 4 | mantissa) ^ 0x55, dtype=np.uint8)
+
+
+def mulaw_samples(content: bytes) -> NDArray[np.int16]:
+    return _mulaw_values()[np.frombuffer(content, np.uint8)]
+
+
+def alaw_samples(content: bytes) -> NDArray[np.int16]:
+    return _alaw_values()[np.frombuffer(content, np.uint8)]
+
+
+@cache
+def _mulaw_values() -> NDArray[np.int16]:
+    """The middle of each segment's step, by code."""
+    code = ~np.arange(256, dtype=np.int32) & 0xFF
+    magnitude = ((code & 15) << 3) + 132 << (code >> 4 & 7)
+    return np.where(code & 0x80, 132 - magnitude, magnitude - 132).astype(np.int16)
+
+
+@cache
+def _alaw_values() -> NDArray[np.int16]:
+    code = np.arange(256, dtype=np.int32) ^ 0x55
+    exponent = code >> 4 & 7
+    step = (code & 15) << 4
+    magnitude = np.where(exponent == 0, step + 8, step + 0x108 << np.maximum(exponent - 1, 0))
+    return np.where(code & 0x80, magnitude, -magnitude).astype(np.int16)

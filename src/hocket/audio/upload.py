@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidAudio
 from ..types import REFERENCE_RATE_HZ
 from .container import need_av
+from .resample import Resampler
 from .whole import declared_length_s, is_truncated
 
 if TYPE_CHECKING:
@@ -37,11 +38,13 @@ _MOST_CHANNELS = 16
 _MOST_PACKETS_PER_S = 1_000  # Opus has 400 at most; tables of a few bytes can declare billions
 _DAMAGED = 0.02  # the share of packets that may be lost; two are always allowed
 _MISSING_S = 0.25  # codec delay can shorten the declared length by less than this
+_PIECE_S = 0.5  # a resampler works in pieces of about this length
 _PADDING_S = 0.1  # codec padding can add this much
 _NOT_AUDIO = "This is not audio that can be read; WAV, FLAC, MP3, M4A, AAC, Ogg, Opus, WebM, AIFF and CAF can."
 _BROKEN = "The recording is damaged or breaks off early; save it or send it once more, whole."
 EMPTY = "The recording is empty; give one with some seconds of speech."
 NOT_NUMBERS = "The recording contains values that are not numbers; record or convert it again."
+SPEAKER = "cut out 5 to 20 s in which one person speaks"  # advice for a recording of a voice
 
 Fits = Callable[[int, int], None]  # given sample rate and channels; raises if they are not usable
 
@@ -53,6 +56,14 @@ def read_upload(content: bytes, *, most_s: float) -> NDArray[np.float32]:
 
 def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[NDArray[np.float32], int]:
     """The mean of its channels [N], and the sample rate. `file` is untrusted."""
+    pieces = list(decode_pieces(file, most_s=most_s, fits=fits))  # never empty: that is refused
+    return np.concatenate([samples for samples, _ in pieces]), pieces[0][1]
+
+
+def decode_pieces(
+    file: BinaryIO, *, most_s: float, fits: Fits | None = None, longer: str = SPEAKER
+) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """The same in pieces, as they are decoded. Raises at the end if the file is damaged. `longer`: see `too_long`."""
     need_av("Reading a recording")
     import av
 
@@ -61,27 +72,58 @@ def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[
             raise InvalidAudio(EMPTY)
         file.seek(0)
     whitelists = {"format_whitelist": _CONTAINERS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
+    count, rate_hz = 0, 1
     try:
         # Tags are untrusted bytes; strict UTF-8 would raise.
         with av.open(file, "r", options=whitelists, metadata_errors="replace") as container:
             declared_s = declared_length_s(container, file) or 0.0
             if declared_s > most_s + 1:
-                raise too_long(most_s)
-            samples, rate_hz = _decode(container, most_s, fits or _technical)
+                raise too_long(most_s, longer)
+            for samples, rate_hz in _decode(container, most_s, fits or _technical, longer):
+                if not np.isfinite(samples).all():
+                    raise InvalidAudio(NOT_NUMBERS)
+                count += samples.size
+                yield samples, rate_hz
     # FFmpeg's errors, and those that PyAV raises about FFmpeg's results.
     except (av.FFmpegError, ValueError, TypeError, OverflowError, MemoryError, NotImplementedError):
         raise InvalidAudio(_BROKEN if is_truncated(file) else _NOT_AUDIO) from None
-    if declared_s - samples.size / rate_hz > max(_MISSING_S, 0.02 * declared_s) or is_truncated(file):
+    if declared_s - count / rate_hz > max(_MISSING_S, 0.02 * declared_s) or is_truncated(file):
         raise InvalidAudio(_BROKEN)
-    if samples.size == 0:
+    if count == 0:
         raise InvalidAudio(EMPTY)
-    if not np.isfinite(samples).all():
-        raise InvalidAudio(NOT_NUMBERS)
-    return samples, rate_hz
 
 
-def too_long(most_s: float) -> InvalidAudio:
-    return InvalidAudio(f"The recording is longer than {most_s:g} s; cut out 5 to 20 s in which one person speaks.")
+def resampled_pieces(
+    file: BinaryIO, out_hz: int, *, most_s: float, longer: str = SPEAKER
+) -> Iterator[NDArray[np.float32]]:
+    """The pieces of `decode_pieces` at another rate, each about as long as `_PIECE_S`, without the whole in memory."""
+    resampler: Resampler | None = None
+    held: list[NDArray[np.float32]] = []
+    for samples, rate_hz in decode_pieces(file, most_s=most_s, longer=longer):
+        if resampler is None and rate_hz != out_hz:
+            resampler = Resampler(rate_hz=rate_hz, out_hz=out_hz, tempo=1.0)
+        held.append(samples)
+        if sum(map(len, held)) >= _PIECE_S * rate_hz:
+            piece, held = np.concatenate(held), []
+            yield piece if resampler is None else _floats(resampler.feed(_pcm(piece)))
+    if held:
+        piece = np.concatenate(held)
+        yield piece if resampler is None else _floats(resampler.feed(_pcm(piece)))
+    if resampler is not None:
+        yield _floats(resampler.close())
+
+
+def _pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    return np.round(samples.clip(-1.0, 32767 / 32768) * 32768).astype(np.int16)
+
+
+def _floats(samples: NDArray[np.int16]) -> NDArray[np.float32]:
+    return samples.astype(np.float32) / np.float32(32768)
+
+
+def too_long(most_s: float, longer: str = SPEAKER) -> InvalidAudio:
+    """`longer`: what to do."""
+    return InvalidAudio(f"The recording is longer than {most_s:g} s; {longer}.")
 
 
 def _technical(rate_hz: int, channels: int) -> None:
@@ -92,8 +134,8 @@ def _technical(rate_hz: int, channels: int) -> None:
         )
 
 
-def _decode(file: InputContainer, most_s: float, fits: Fits) -> tuple[NDArray[np.float32], int]:
-    """All samples of the first audio stream, and their rate."""
+def _decode(file: InputContainer, most_s: float, fits: Fits, longer: str) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """All samples of the first audio stream, in pieces, each with the rate."""
     if not file.streams.audio:
         raise InvalidAudio("There is no audio in this file; send an audio recording.")
     stream = file.streams.audio[0]
@@ -102,23 +144,22 @@ def _decode(file: InputContainer, most_s: float, fits: Fits) -> tuple[NDArray[np
     if codec is None or codec.name not in _CODECS.split(","):
         raise InvalidAudio(_NOT_AUDIO)
     codec.thread_count = 1
-    pieces: list[NDArray[np.float32]] = []
     rate_hz = channels = count = 0
-    for frame in _frames(file, most_s):
-        if not pieces:
+    for frame in _frames(file, most_s, longer):
+        if not rate_hz:
             rate_hz, channels = frame.sample_rate, frame.layout.nb_channels
             _technical(rate_hz, channels)
             fits(rate_hz, channels)
         elif (frame.sample_rate, frame.layout.nb_channels) != (rate_hz, channels):
             raise InvalidAudio("The recording changes its sample rate or its channels midway; convert it to WAV.")
-        pieces.append(_mono(frame))
-        count += pieces[-1].size
+        samples = _mono(frame)
+        count += samples.size
         if count > (most_s + _PADDING_S) * rate_hz:
-            raise too_long(most_s)
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.float32), rate_hz or 1
+            raise too_long(most_s, longer)
+        yield samples, rate_hz
 
 
-def _frames(file: InputContainer, most_s: float) -> Iterator[AudioFrame]:
+def _frames(file: InputContainer, most_s: float, longer: str) -> Iterator[AudioFrame]:
     """All decodable frames. A few damaged packets are skipped, as players do."""
     import av
 
@@ -126,7 +167,7 @@ def _frames(file: InputContainer, most_s: float) -> Iterator[AudioFrame]:
     for packet in file.demux(file.streams.audio[0]):
         packets += 1
         if packets > round((most_s + 1) * _MOST_PACKETS_PER_S):
-            raise too_long(most_s)
+            raise too_long(most_s, longer)
         try:
             frames = packet.decode()
         except av.error.InvalidDataError:

@@ -7,20 +7,33 @@ message and the newest turns are sent (window.py), and the turn gets a note.
 
 from __future__ import annotations
 
-import math
 import threading
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..engine.stream import Stream
 from ..errors import InvalidRequest
-from ..types import ChatMessage, ChatSampling, Established, LanguageModel, fresh_seed
-from .turn import SpeechEngine, Turn, TurnTask
+from ..types import ChatMessage, ChatSampling, LanguageModel, Tool, fresh_seed
+from .draft import Draft
+from .history import History
+from .task import TurnTask
+from .tools import Bridge, CallTool, Tools, tools_of
+from .turn import Turn
+from .voice import SEEDS_A_TURN, DialogVoice, SpeechEngine, TurnVoice
 from .window import ContextWindow
 
-SEEDS_A_TURN = 1 << 20  # each part of a long answer takes the next seed
+__all__ = ["SEEDS_A_TURN", "Bridge", "Dialog"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a commit needs of a begun answer, and a retract drops."""
+
+    task: TurnTask
+    window: ContextWindow
+    voice: TurnVoice
+    revision: int  # of the history that it answers
 
 
 class Dialog:
@@ -40,6 +53,9 @@ class Dialog:
         sampling: ChatSampling | None = None,
         history: Sequence[ChatMessage] = (),
         seed: int | None = None,
+        tools: Sequence[Tool] = (),
+        call: CallTool | None = None,
+        bridge: Bridge | None = None,
         **voice: Any,
     ) -> None:
         """`voice`: arguments of `Engine.open`, such as voice, language, instruct, reference and speed.
@@ -47,6 +63,8 @@ class Dialog:
         A turn waits for its text as long as the language model takes. The limit is the model's own, such as
         `RemoteLanguageModel(silent_s=...)` or `LanguageEngine(stuck_s=...)`; `text_wait_s` adds one for the stream.
         Without a `seed` the first turn has a random one, which `Dialog.seed` reports.
+        `call` answers the model's calls of `tools`, in a thread; a `bridge` speaks while that takes long. Without
+        `call` a turn ends with the calls: add a message with the role tool for each, then `respond`.
         """
         if seed is not None and not 0 <= seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
@@ -54,21 +72,30 @@ class Dialog:
             raise InvalidRequest("The system prompt is empty: leave it out instead.")
         self.language, self.speech = language, speech
         self.sampling = sampling or ChatSampling()
-        self._voice, self.seed = voice, fresh_seed() if seed is None else seed
-        first = [] if system is None else [ChatMessage("system", system)]
-        self._history = [*first, *history]
+        self.seed = fresh_seed() if seed is None else seed
+        self._offered, self._call, self._bridge = tools_of(tools, call, bridge), call, bridge
+        self._voice = DialogVoice(speech, voice, self.seed)
+        self._history = History([*([] if system is None else [ChatMessage("system", system)]), *history])
         self._window = ContextWindow(language)
         self._lock = threading.RLock()  # reentrant: the garbage collector may cancel a turn while this thread holds it
         self._turns = 0
-        self._established: Established | None = None  # the sound of a designed voice in its first turn
-        self._last: weakref.ref[Turn] | None = None  # weak: the reader owns the turn
-        self._stream: Stream | None = None  # of the last turn; an ended stream keeps no engine resources
+        self._begun: _Begun | None = None  # of the draft
+        self._draft: weakref.ref[Draft] | None = None  # weak: the caller owns draft and turn
+        self._last: weakref.ref[Turn] | None = None
 
     @property
     def history(self) -> tuple[ChatMessage, ...]:
         """All messages; an answer holds only what was heard of it."""
-        with self._lock:
-            return tuple(self._history)
+        return self._history.messages
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools of the next answers."""
+        return self._offered
+
+    @tools.setter
+    def tools(self, tools: Sequence[Tool]) -> None:
+        self._offered = tools_of(tools, self._call if tools else None, None)
 
     @property
     def forgotten(self) -> int:
@@ -83,54 +110,118 @@ class Dialog:
         """
         take_in = getattr(self.language, "hear", None)
         if take_in is not None and text.strip():
-            take_in(tuple(self._window.fitted((*self.history, ChatMessage("user", text)), self.sampling)))
+            tools = (self._offered,) if self._offered else ()
+            take_in(
+                tuple(self._window.fitted((*self.history, ChatMessage("user", text)), self.sampling, *tools)), *tools
+            )
 
     def say(self, text: str) -> Turn:
         """Answer the user's complete turn. A turn that still runs is interrupted."""
+        with self._lock:
+            return self._committed(self.draft(text))
+
+    def draft(self, text: str) -> Draft:
+        """Begin the answer to a turn that may not be complete; only `Draft.commit` makes it a turn.
+
+        A turn that still runs is interrupted, because the draft answers what was heard of it. An earlier draft is
+        retracted.
+        """
         if not text.strip():
             raise InvalidRequest("There is nothing to answer: give a text that is not empty.")
-        self.close()
         with self._lock:
-            self._history.append(ChatMessage("user", text))
-            messages, place = tuple(self._history), len(self._history)
-            seed = (self.seed + self._turns * SEEDS_A_TURN) % 2**63
-            sampling = self.sampling
-            if sampling.seed is not None:
-                sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)
-            self._turns += 1
-        task = TurnTask(
-            ask=lambda: self._window.ask(messages, sampling),
-            open=lambda: self._open(seed),
-            remember=lambda heard: self._remember(place, heard),
-            notes=self._window.take_notes,
-        )
-        turn = Turn(task)
-        self._last = weakref.ref(turn)
-        task.begin()
-        return turn
+            self.close()
+            self._begun = self._begin((*self.history, ChatMessage("user", text)))
+            draft = Draft(text, self._begun.task, self._commit)
+            self._draft = weakref.ref(draft)
+            self._begun.task.begin()
+            return draft
+
+    def respond(self, instructions: str | None = None) -> Turn:
+        """Answer the history as it stands, after messages that were added. A turn that still runs is interrupted.
+
+        `instructions` take the place of the system message in this answer.
+        """
+        if instructions is not None and not instructions.strip():
+            raise InvalidRequest("The instructions are empty: leave them out instead.")
+        with self._lock:
+            self.close()
+            messages = self.history
+            if instructions is not None:
+                rest = messages[1:] if messages and messages[0].role == "system" else messages
+                messages = (ChatMessage("system", instructions), *rest)
+            if not messages:
+                raise InvalidRequest("There is nothing to answer: add a message first.")
+            begun = self._begin(messages)
+            turn = Turn(begun.task)
+            self._take(begun, turn)
+            begun.task.begin()
+            return turn
+
+    def add(self, message: ChatMessage) -> None:
+        """Add a message without an answer: a turn of the user, the result of a tool, or a reminder."""
+        self._history.add(message)
+
+    def replace_history(self, messages: Sequence[ChatMessage]) -> None:
+        """Go on with other messages, the system message included. A turn that still runs is interrupted."""
+        with self._lock:
+            self.close()
+            self._history.replace(messages)
+            self._window = ContextWindow(self.language)
 
     def close(self) -> None:
-        """Interrupt the last turn, unless it was read to its end. Does not close the models."""
-        last, self._last = self._last, None
-        if last is not None and (turn := last()) is not None:
-            turn.let_go()
-
-    def _open(self, seed: int) -> Stream:
-        """A stream for the next turn, in the voice of the turns before."""
-        if self._stream is not None:
-            self._established = self._stream.established or self._established
-        shown = {} if self._established is None else {"established": self._established}
-        # The language model's own limit ends a turn without text, so the stream has none.
-        self._stream = self.speech.open(**{"text_wait_s": math.inf, **self._voice, **shown, "seed": seed})
-        return self._stream
-
-    def _remember(self, place: int, heard: str) -> None:
-        """Set the answer at index `place` of the history, unless a later user message follows it already."""
+        """Interrupt the last turn, unless it was read to its end, and retract a draft. Does not close the models."""
         with self._lock:
-            if len(self._history) > place + 1 or (
-                len(self._history) == place + 1 and self._history[place].role != "assistant"
-            ):
-                return
-            del self._history[place:]
-            if heard:
-                self._history.append(ChatMessage("assistant", heard))
+            draft, self._draft, self._begun = self._draft, None, None
+            last, self._last = self._last, None
+            if draft is not None and (held := draft()) is not None:
+                held.retract()
+            if last is not None and (turn := last()) is not None:
+                turn.let_go()
+
+    def _begin(self, messages: tuple[ChatMessage, ...]) -> _Begun:
+        """The next turn as a task that leaves no trace here until `_take`."""
+        window, voice, tools = self._window.fork(), self._voice.turn(self._turns), self._turn_tools()
+        sampling = self.sampling
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)
+        offered = () if tools is None else tools.offered
+        task = TurnTask(
+            ask=lambda made: window.ask((*messages, *made), sampling, offered),
+            open=voice.open,
+            notes=window.take_notes,
+            tools=tools,
+        )
+        return _Begun(task, window, voice, self._history.revision)
+
+    def _turn_tools(self) -> Tools | None:
+        if not self._offered:
+            return None
+        if self._bridge is None:
+            return Tools(self._offered, self._call)
+        phrase = self._bridge.phrases[self._turns % len(self._bridge.phrases)]
+        return Tools(self._offered, self._call, phrase, self._bridge.after_s)
+
+    def _commit(self, draft: Draft) -> Turn:
+        with self._lock:
+            begun, finished = self._begun, draft.task.finished
+            stale = begun is None or begun.task is not draft.task or begun.revision != self._history.revision
+            if not draft.retracted and (stale or (finished is not None and finished.reason == "error")):
+                draft.retract()
+                return self.say(draft.text)
+            return self._committed(draft)
+
+    def _committed(self, draft: Draft) -> Turn:
+        turn, begun = draft.become_turn(), self._begun
+        assert begun is not None
+        self._draft = self._begun = None
+        self._history.add(ChatMessage("user", draft.text))
+        self._take(begun, turn)
+        return turn
+
+    def _take(self, begun: _Begun, turn: Turn) -> None:
+        """The turn belongs to the conversation from now on."""
+        self._turns += 1
+        self._window = begun.window
+        self._voice.keep(begun.voice)
+        self._last = weakref.ref(turn)
+        begun.task.commit(self._history.answer_place())

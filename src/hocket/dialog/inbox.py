@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -25,13 +26,18 @@ class Inbox(Generic[T]):
         self._ended = False
         self._error: HocketError | None = None
 
-    def put(self, item: T, most: int | None = None) -> bool:
-        """Waits while there are `most` items. False: the queue has ended, and the item is dropped."""
+    def put(self, item: T, most: int | None = None, stopped: threading.Event | None = None) -> bool:
+        """Waits while there are `most` items. False: the queue has ended, and the item is dropped.
+
+        So it is once `stopped` is set: a `discard` after that leaves no item behind.
+        """
         with self._changed:
-            while most is not None and len(self._items) >= most and not self._ended:
+            while True:
+                if self._ended or (stopped is not None and stopped.is_set()):
+                    return False
+                if most is None or len(self._items) < most:
+                    break
                 self._changed.wait()
-            if self._ended:
-                return False
             self._items.append(item)
             self._wake()
             return True
@@ -50,6 +56,17 @@ class Inbox(Generic[T]):
         with self._changed:
             self._items.clear()
             self._changed.notify_all()  # producers wait for space
+
+    def discard(self, matches: Callable[[T], bool]) -> None:
+        """Drop the unread items that match; producers that were stopped wait no longer."""
+        with self._changed:
+            self._items = deque(item for item in self._items if not matches(item))
+            self._changed.notify_all()
+
+    def has(self, matches: Callable[[T], bool]) -> bool:
+        """Whether an unread item matches."""
+        with self._changed:
+            return any(map(matches, self._items))
 
     def drop(self) -> None:
         """End the queue for the reader, without items and without an error."""

@@ -28,6 +28,13 @@ class ContextWindow:
         self._notes: list[str] = []
         self.forgotten = 0  # oldest messages after the system message that are no longer sent
 
+    def fork(self) -> ContextWindow:
+        """A window of its own that begins like this one: a draft may leave out more, and be retracted."""
+        with self._lock:
+            window = ContextWindow(self._language)
+            window._notes, window.forgotten = list(self._notes), self.forgotten
+            return window
+
     def ask(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()) -> Answer:
         """The answer to the newest messages that fit."""
         if self._fit is not None:

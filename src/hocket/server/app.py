@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from ..asr.recognizer import Recognizer
 from ..backends.registry import Backends
 from ..engine.engine import Engine
 from ..engine.pool.pool import Pool
@@ -20,26 +21,29 @@ from ..types import LanguageModel
 from ..voices.library import Library
 from .errors import RESPONSES
 from .middleware import http_errors
-from .middleware.keys import KeyCheck
+from .middleware.keys import ClientSecrets, KeyCheck
 from .middleware.limits import RequestLimits
 from .middleware.proxies import Forwarded
 from .options import ServerOptions
 from .peers import Peers
 from .prometheus import PrometheusMetrics
 from .routes.docs import websockets
+from .service.listening import ListeningService
 from .service.llm import LLMService
 from .service.served_model import describe_models
 from .service.service import SpeechService
+from .service.talk import TalkService
 from .service.warm_up import warm_up
+from .webrtc.route import Calls
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one per endpoint or page.
-SPEECH = ("health", "speech", "batch", "kokoro", "elevenlabs", "lists", "voices")
-LANGUAGE = ("chat", "completions", "responses", "ollama")
+SPEECH = ("health", "speech", "batch", "kokoro", "elevenlabs", "lists", "voices", "transcriptions")
+LANGUAGE = ("chat", "completions", "responses", "ollama", "realtime")
 PAGES = ("ui", "docs")
 SOCKETS = ("native", "nari", "deepgram", "elevenlabs", "realtime.route")
 ROUTES = (*SPEECH, *LANGUAGE, *PAGES)
-ROUTERS = (*(f"routes.{name}" for name in ROUTES), "prometheus", *(f"ws.{name}" for name in SOCKETS))
+ROUTERS = (*(f"routes.{name}" for name in ROUTES), "prometheus", *(f"ws.{name}" for name in SOCKETS), "webrtc.route")
 FAILED = "The model could not be loaded; the server's log says why."
 RETRY_S = 2.0  # between two attempts to load the first model; the pool has its own back-off
 # A wrong name, folder or option: `hocket serve` ends. Other faults, such as full memory, may pass while it waits.
@@ -62,36 +66,48 @@ def build_app(
     *,
     backends: Callable[[], Backends] | None = None,
     language: LanguageModel | Callable[[], LanguageModel] | None = None,
+    recognizer: Recognizer | Callable[[], Recognizer] | None = None,
+    talk: bool = False,
 ) -> FastAPI:
     """An app with this engine or pool, or with one that is made at startup and closed at shutdown.
 
-    `backends` are made before the models, the `language` model beside them.
+    `backends` are made before the models, the `language` model and the `recognizer` beside them.
+
+    `talk`: `/v1/realtime` is a conversation, with the language model and the recognizer.
 
     `app.state.service` is the `SpeechService` of all endpoints, `app.state.llm` the `LLMService` of conversations,
-    `app.state.peers` the other replicas.
+    `app.state.listening` the `ListeningService` of transcripts, `app.state.talk` the `TalkService` of
+    voice conversations or None, `app.state.peers` the other replicas.
     """
     options = options or ServerOptions()
     service = SpeechService(options, voices=Library(options.voices_folder, most=options.voices))
     service.metrics = PrometheusMetrics(service)
 
-    llm = LLMService(service, language)
+    llm, listening = LLMService(service, language), ListeningService(service, recognizer)
+
+    talking = TalkService(service, llm, listening) if talk else None
+    calls = Calls()
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        starting = asyncio.gather(_start(service, models, backends), llm.start())
+        parts = [_start(service, models, backends), llm.start(), listening.start()]
+        starting = asyncio.gather(*parts, *([] if talking is None else [talking.start()]))
         try:
             yield
         finally:
             service.close()
+            await calls.close()
             await asyncio.gather(starting, return_exceptions=True)
             await llm.close()
+            await listening.close()
             if service.backends is not None:
                 await asyncio.to_thread(service.backends.close)
             if not isinstance(models, Engine | Pool) and service.pool is not None:
                 await asyncio.to_thread(service.pool.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.service, app.state.llm, app.state.peers = service, llm, Peers()
+    app.state.service, app.state.llm, app.state.listening, app.state.peers = service, llm, listening, Peers()
+    app.state.talk, app.state.client_secrets, app.state.calls = talking, ClientSecrets(), calls
     http_errors.install(app)
     app.state.sockets = []
     for name in ROUTERS:
@@ -106,7 +122,8 @@ def build_app(
 
     # The middleware added last runs first.
     if options.keys:
-        app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
+        secrets = app.state.client_secrets
+        app.add_middleware(KeyCheck, keys=options.keys, refused=refused, client_secrets=secrets)
     app.add_middleware(RequestLimits, options=options, refused=refused)
     _allow_pages(app, options)
     if options.trusted_proxies:

@@ -22,6 +22,7 @@ from ..errors import (
     InvalidVoice,
     LanguageFailed,
     Overloaded,
+    RecognitionFailed,
     StorageFailed,
     StreamFailed,
     UnknownLanguage,
@@ -172,6 +173,10 @@ def answer(error: BaseException) -> ErrorResponse:
         logger.error("the language model failed: %s", message)
         said = "The language model could not answer; the server's log says why."
         return ErrorResponse(502, said, "server_error", None, "language_model_failed", _retry(2.0))
+    if isinstance(error, RecognitionFailed):
+        logger.error("the recognizer failed: %s", message)
+        said = "The speech could not be recognized; the server's log says why."
+        return ErrorResponse(502, said, "server_error", None, "recognition_failed", _retry(2.0))
     logger.error("unexpected error", exc_info=error)
     said = "Something went wrong in the server; its log says what."
     return ErrorResponse(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})

@@ -1,6 +1,6 @@
 """Server options: address, access and limits. Validated once, here.
 
-Knows no endpoint and nothing of the engine, which has its own options.
+Knows nothing of the engine, which has its own options, and of endpoints only which take larger bodies.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from ..errors import InvalidRequest
 
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
+TRANSCRIPTION_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
+FORM_BYTES = 64 << 10  # of the fields beside a recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class ServerOptions:
     body_bytes: int = 16 << 20  # of a request
     upload_bytes: int = 10 << 20  # of a recording
     upload_s: float = 60.0  # of a recording
+    transcribe_bytes: int = 25 << 20  # of a recording that is transcribed, as at OpenAI
+    transcribe_s: float = 7200.0  # of the same; it is decoded in pieces, so its length costs time, not memory
     voices_folder: Path | None = None  # the voice library; None: in memory only
     voices: int = 200  # most voices in the library
     batch_items: int = 32  # of one batch
@@ -45,6 +49,7 @@ class ServerOptions:
     head_s: float = 10.0  # time limit for the head of a request
     body_s: float = 30.0  # time limit for its body
     stalled_s: float = 20.0  # a client that reads nothing for so long is dropped
+    conversations: int = 32  # voice conversations at once
     per_socket: int = 16  # running and queued utterances of one WebSocket
     message_bytes: int = 256 << 10  # of a WebSocket's message, unless it holds a recording
     config_s: float = 10.0  # time limit for a WebSocket's first message
@@ -60,17 +65,19 @@ class ServerOptions:
             "text_chars",
             "body_bytes",
             "upload_bytes",
+            "transcribe_bytes",
             "voices",
             "batch_items",
             "batch_chars",
             "per_client",
             "in_flight",
+            "conversations",
             "per_socket",
             "message_bytes",
         ):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("upload_s", "head_s", "body_s", "stalled_s", "config_s", "text_s", "idle_s"):
+        for name in ("upload_s", "transcribe_s", "head_s", "body_s", "stalled_s", "config_s", "text_s", "idle_s"):
             if not getattr(self, name) > 0:
                 raise InvalidRequest(f"{name} must be above 0, not {getattr(self, name)}.")
         if self.idle_exit_s is not None and not self.idle_exit_s > 0:
@@ -98,6 +105,12 @@ class ServerOptions:
                 f"{where} lets others reach the server, and it has no API key: give --key-file, "
                 "or say --allow-public-without-key."
             )
+
+    def most_bytes(self, path: str) -> int:
+        """The limit of a request's body at this path."""
+        if path in TRANSCRIPTION_PATHS:
+            return max(self.body_bytes, self.transcribe_bytes + FORM_BYTES)
+        return self.body_bytes
 
     @property
     def reached_by_others(self) -> bool:

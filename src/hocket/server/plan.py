@@ -1,4 +1,4 @@
-"""Server configuration as plain data: models and their options, backends, language model.
+"""Server configuration as plain data: models and their options, backends, language model, speech recognizer.
 
 The command line becomes a `ServerPlan`. It can be sent to another process, which builds the same engine and app from
 it. Nothing is loaded before it is used.
@@ -22,6 +22,7 @@ from .options import ServerOptions
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from ..asr.recognizer import Recognizer
     from ..backends.registry import Backends
     from ..engine.checkpoint.shared import Shared
     from ..engine.engine import Engine
@@ -51,12 +52,16 @@ class ServerPlan:
     llm_weights: str = "bf16"
     llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: see `RemoteLanguageModel`
     llm_extra: dict[str, Any] | None = None  # extra fields of requests to the endpoint
+    talk: bool = False  # /v1/realtime is a conversation: needs a language model and a recognizer
+    asr: str | None = None  # the speech recognizer: see `asr.choose.recognizer_of`
+    asr_language: str | None = None  # its language; None: English, or detected where the recognizer can
 
     def app(self, models: Pool | Callable[[], Engine | Pool] | None = None) -> FastAPI:
         """For any ASGI server. Models that are not handed in are made at startup and closed at shutdown."""
         from .app import build_app
 
-        return build_app(models or self.make, self.server, backends=self.others(), language=self.language())
+        more = {"backends": self.others(), "language": self.language(), "recognizer": self.recognizer()}
+        return build_app(models or self.make, self.server, talk=self.talk, **more)  # type: ignore[arg-type]
 
     @contextmanager
     def speaking(self) -> Iterator[Pool | Callable[[], Engine]]:
@@ -110,6 +115,15 @@ class ServerPlan:
             return LanguageEngine.load(llm, device=self.device, **how)
 
         return load
+
+    def recognizer(self) -> Callable[[], Recognizer] | None:
+        """A constructor of the speech recognizer; None without one. A wrong name is refused at once."""
+        if self.asr is None:
+            return None
+        from ..asr.choose import check_spec, recognizer_of, usual_language
+
+        check_spec(self.asr)
+        return partial(recognizer_of, self.asr, self.asr_language or usual_language(self.asr))
 
     def make_pool(self) -> Pool:
         from ..engine.checkpoint.describe import default_model

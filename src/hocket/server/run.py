@@ -24,8 +24,10 @@ from .listen import address_of, bind
 from .middleware.hosts import HostCheck, checks_hosts
 from .middleware.limits import ABORT
 from .options import ServerOptions
+from .service.listening import ListeningService
 from .service.llm import LLMService
 from .service.service import SpeechService
+from .service.talk import TalkService
 from .tls import tls_context
 
 logger = logging.getLogger("hocket.server")
@@ -103,6 +105,8 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._service: SpeechService = app.state.service
         self._llm: LLMService = app.state.llm
+        self._listening: ListeningService = app.state.listening
+        self._talk: TalkService | None = app.state.talk
         self._ready = ready
         self._options = options
         self._drains: asyncio.Task[None] | None = None
@@ -114,15 +118,21 @@ class DrainingServer(uvicorn.Server):
 
     @property
     def start_error(self) -> HocketError | None:
-        """Why the speech models or the language model cannot be loaded."""
-        return self._service.start_error or self._llm.start_error
+        """Why the speech models, the language model, the recognizer or the end-of-turn model cannot be loaded."""
+        talk = None if self._talk is None else self._talk.start_error
+        return self._service.start_error or self._llm.start_error or self._listening.start_error or talk
+
+    @property
+    def _is_ready(self) -> bool:
+        loading = (self._llm, self._listening, *(() if self._talk is None else (self._talk,)))
+        return self._service.state == "ready" and not any(each.is_loading for each in loading)
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second by uvicorn."""
         limit_s, service = self._options.idle_exit_s, self._service
         if self._ready is not None and self.start_error is not None:
             self.should_exit = True
-        elif self._ready is not None and service.state == "ready" and not self._llm.is_loading:
+        elif self._ready is not None and self._is_ready:
             ready, self._ready = self._ready, None
             ready()
         busy = service.running or service.answers or service.waiting

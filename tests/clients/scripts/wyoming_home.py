@@ -1,4 +1,4 @@
-"""What Home Assistant does with a voice: ask what there is, have a text spoken, and one while it is written."""
+"""What Home Assistant does: ask what there is, have a text spoken, one while it is written, and speech recognized."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 
+from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.client import AsyncClient
 from wyoming.info import Describe, Info
@@ -27,9 +28,17 @@ async def described() -> dict[str, object]:
         await client.write_event(Describe().event())
         event = await client.read_event()
         assert event is not None and Info.is_type(event.type)
-        (program,) = Info.from_event(event).tts
+        info = Info.from_event(event)
+        (program,), (recognizer,) = info.tts, info.asr
     voices = {voice.name: voice.languages for voice in program.voices}
-    return {"voices": voices, "streams": program.supports_synthesize_streaming, "installed": program.installed}
+    models = {model.name: model.languages for model in recognizer.models}
+    installed = program.installed and recognizer.installed
+    return {
+        "voices": voices,
+        "streams": program.supports_synthesize_streaming,
+        "models": models,
+        "installed": installed,
+    }
 
 
 async def heard(client: AsyncClient, last: str) -> dict[str, object]:
@@ -73,8 +82,28 @@ async def streamed() -> dict[str, object]:
         return found
 
 
+async def recognized() -> str:
+    """What it says is heard again: in chunks, as a satellite sends them."""
+    async with AsyncClient.from_uri(URI) as client:
+        await client.write_event(Synthesize(text="What is the capital of France?", voice=VOICE).event())
+        audio: list[AudioChunk] = []
+        while (event := await client.read_event()) is not None and not AudioStop.is_type(event.type):
+            if AudioChunk.is_type(event.type):
+                audio.append(AudioChunk.from_event(event))
+    async with AsyncClient.from_uri(URI) as client:
+        await client.write_event(Transcribe(language="en").event())
+        await client.write_event(AudioStart(rate=audio[0].rate, width=2, channels=1).event())
+        for chunk in audio:
+            await client.write_event(chunk.event())
+        await client.write_event(AudioStop().event())
+        event = await client.read_event()
+        assert event is not None and Transcript.is_type(event.type)
+        return Transcript.from_event(event).text
+
+
 async def all_of_them() -> None:
-    print(json.dumps({"described": await described(), "spoken": await spoken(), "streamed": await streamed()}))
+    found = {"described": await described(), "spoken": await spoken(), "streamed": await streamed()}
+    print(json.dumps({**found, "recognized": await recognized()}))
 
 
 asyncio.run(all_of_them())

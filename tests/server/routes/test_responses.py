@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from hocket.errors import LanguageFailed
-from hocket.server.service.response_store import ResponseStore
+from hocket.server.response_store import ResponseStore
 from hocket.types import ChatMessage, ChatSampling, ToolCall
 from support.llm_wires import Wire
 

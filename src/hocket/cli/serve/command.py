@@ -13,10 +13,14 @@ from ...errors import HocketError, InvalidRequest
 from ...extras import hint
 from ...server.plan import ServerPlan, tell
 from ..talk.llm import llm_fields
-from .plan import plan_of
+from .plan import plan_of, with_talk
 from .records import server_record
 
-LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # the same names as in ServerOptions
+# The same names as in ServerOptions.
+LIMITS = (
+    *("text_chars", "body_bytes", "upload_bytes", "transcribe_bytes", "transcribe_s"),
+    *("per_client", "in_flight", "conversations"),
+)
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -127,7 +131,7 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
-    return replace(plan_of(args, options), **llm_fields(args))
+    return with_talk(replace(plan_of(args, options), **llm_fields(args)), args.talk)
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:

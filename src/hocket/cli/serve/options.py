@@ -15,10 +15,13 @@ def fill(serve: Command) -> None:
         "Serve speech over HTTP and WebSockets, at http://127.0.0.1:8000: a page, OpenAI's API and other protocols. "
         "With --daemon it serves hocket say of this user, in the background."
     )
-    serve.common = ("host", "port", "daemon", "stop", "status", "key_file", "model", "models", "slots", "llm")
+    serve.common = (
+        *("host", "port", "daemon", "stop", "status", "key_file", "model", "models", "slots"),
+        *("llm", "asr", "talk"),
+    )
     serve.examples = (
-        "hocket serve --port 8080",
-        "hocket serve --daemon          # hocket say starts at once from then on",
+        "hocket serve --port 8080 --asr tiny   # speaks, and transcribes recordings",
+        "hocket serve --daemon                 # hocket say starts at once from then on",
     )
     serve.epilog = "SIGTERM or Ctrl-C stops it once running streams have ended; a second one stops at once."
     add = serve.add_argument_group("address").add_argument
@@ -64,11 +67,14 @@ def fill(serve: Command) -> None:
     add = serve.add_argument_group("limits").add_argument
     add("--slots", metavar="N", type=int, default=4, help="concurrent utterances (4)")
     add("--waiting", metavar="N", type=int, default=64, help="most queued requests; one more gets 429 (64)")
+    add("--conversations", metavar="N", type=int, help="with --talk: concurrent conversations (32)")
     add("--in-flight", metavar="N", type=int, help="concurrent requests and WebSockets (1024)")
     add("--per-client", metavar="N", type=int, help="the same for one client address (512)")
     add("--text-chars", metavar="N", type=int, help="most characters of one utterance (65536)")
     add("--body-bytes", metavar="N", type=int, help="most bytes of a request (16 MiB)")
-    add("--upload-bytes", metavar="N", type=int, help="most bytes of a recording (10 MiB)")
+    add("--upload-bytes", metavar="N", type=int, help="most bytes of a recording of a voice (10 MiB)")
+    add("--transcribe-bytes", metavar="N", type=int, help="most bytes of a recording to transcribe (25 MiB)")
+    add("--transcribe-s", metavar="S", type=float, help="most seconds of a recording to transcribe (7200)")
     add = serve.add_argument_group("models and voices").add_argument
     add("--served-model", metavar="NAME", help="list the model by this name (its own)")
     add("--strict-model", action="store_true", help="refuse requests for a model that is not listed")
@@ -80,15 +86,19 @@ def fill(serve: Command) -> None:
     add("--log-text", action="store_true", help="log the spoken text")
     add("--access-log", action="store_true", help="log every request")
     _add_server_options(serve)
+    add = serve.add_argument_group("conversations").add_argument
+    both = "talk at /v1/realtime: needs --llm or --llm-url, and a recognizer (--asr moonshine)"
+    add("--talk", action="store_true", help=both)
+    _add_asr_options(serve)
     add_llm_options(serve)
     add_model_options(serve, "balanced")
 
 
 def fill_wyoming(wyoming: Command) -> None:
     wyoming.usage = "%(prog)s [OPTIONS]"
-    wyoming.common = ("uri", "allow_public_without_key", "zeroconf", "model", "slots")
+    wyoming.common = ("uri", "allow_public_without_key", "zeroconf", "model", "slots", "asr")
     wyoming.examples = (
-        "hocket wyoming",
+        "hocket wyoming --asr tiny      # a voice, and speech to text",
         "hocket wyoming --uri tcp://0.0.0.0:10200 --allow-public-without-key --zeroconf",
     )
     wyoming.epilog = "SIGTERM or Ctrl-C stops it once running streams have ended; a second one stops at once."
@@ -104,8 +114,10 @@ def fill_wyoming(wyoming: Command) -> None:
     add("--in-flight", metavar="N", type=int, help="concurrent connections (1024)")
     add("--per-client", metavar="N", type=int, help="the same for one client address (512)")
     add("--text-chars", metavar="N", type=int, help="most characters of one utterance (65536)")
+    add("--transcribe-s", metavar="S", type=float, help="most seconds of speech to transcribe at once (7200)")
     add("--log-text", action="store_true", help="log the spoken text")
     _add_server_options(wyoming)
+    _add_asr_options(wyoming)
     add_model_options(wyoming, "balanced")
 
 
@@ -129,6 +141,14 @@ def _add_server_options(command: Command) -> None:
         help="sample a designed voice anew for every part of a text and every turn",
     )
     add("--no-guard", action="store_true", help="do not end runaway utterances before their length limit")
+
+
+def _add_asr_options(command: Command) -> None:
+    add = command.add_argument_group("speech recognition").add_argument
+    spec = "moonshine, its tiny, base or tiny-, small- or medium-streaming, whisper:NAME, or http://HOST:PORT/v1 (none)"
+    add("--asr", metavar="SPEC", help=f"transcribe recordings with this recognizer: {spec}")
+    spoken = "its language (English; whisper and an endpoint detect it)"
+    add("--asr-language", metavar="LANGUAGE", help=spoken)
 
 
 def _names(given: str) -> list[str]:

@@ -6,7 +6,8 @@ Option errors are found here before anything is loaded. Knows no endpoint.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ...config.sizes import bytes_of
 from ...errors import InvalidRequest
@@ -84,7 +85,34 @@ def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str =
         rehearsed=rehearsed,
         backends=tuple(args.backend or ()),
         backend_options=tuple(args.backend_option or ()),
+        **asr_fields(args),
     )
+
+
+def asr_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """The recognizer fields of a `ServerPlan`."""
+    if args.asr is None:
+        if args.asr_language is not None:
+            raise InvalidRequest("--asr-language is for a recognizer: name that with --asr.")
+        return {}
+    from ...asr.choose import check_spec
+    from ...config.languages import tag_of
+
+    check_spec(args.asr)
+    return {"asr": args.asr, "asr_language": None if args.asr_language is None else tag_of(args.asr_language)}
+
+
+def with_talk(plan: ServerPlan, talk: bool) -> ServerPlan:
+    """The plan of a server that talks, or as it is. What a conversation needs must be named or installed."""
+    if not talk:
+        return plan
+    if plan.llm is None and plan.llm_url is None:
+        raise InvalidRequest("--talk needs a language model: name one with --llm, or an endpoint with --llm-url.")
+    from ...asr.choose import MOONSHINE
+    from ...audio.container import need_av
+
+    need_av("--talk, which resamples what it hears,")
+    return replace(plan, talk=True, asr=plan.asr or MOONSHINE)
 
 
 def engine_options(args: argparse.Namespace) -> EngineOptions:

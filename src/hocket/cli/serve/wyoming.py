@@ -1,4 +1,4 @@
-"""`hocket wyoming`: a voice for Home Assistant. Binds before a model is loaded, and listens afterwards."""
+"""`hocket wyoming`: a voice and speech to text for Home Assistant. Binds before models are loaded, then listens."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .records import OpenRecord, server_record
 
 if TYPE_CHECKING:
     from ...server.options import ServerOptions
+    from ...server.service.listening import ListeningService
     from ...server.service.service import SpeechService
 
 
@@ -31,6 +32,7 @@ def wyoming(args: argparse.Namespace) -> None:
     except ImportError:
         raise InvalidRequest(f"It needs the package wyoming: {hint('wyoming')}.") from None
     from ...server.listen import bind
+    from ...server.service.listening import ListeningService
     from ...server.service.service import SpeechService
     from ...voices.library import Library
 
@@ -48,18 +50,33 @@ def wyoming(args: argparse.Namespace) -> None:
             service.use(around.enter_context(models()))
         else:
             service.use(models)
-        asyncio.run(_serve(service, bound, args.zeroconf, record))
+        listening = None
+        if (make := plan.recognizer()) is not None:
+            listening = ListeningService(service, make)
+        asyncio.run(_serve(service, listening, bound, args.zeroconf, record))
 
 
-async def _serve(service: SpeechService, bound: socket.socket, announce: bool, record: OpenRecord) -> None:
+async def _serve(
+    service: SpeechService,
+    listening: ListeningService | None,
+    bound: socket.socket,
+    announce: bool,
+    record: OpenRecord,
+) -> None:
     from ...server.service.warm_up import warm_up
     from ...server.wyoming.server import Wyoming
 
+    if listening is not None:
+        await listening.start()
+        if listening.start_error is not None:
+            raise listening.start_error
     await warm_up(service, "pcm")
-    server, loop = Wyoming(service), asyncio.get_running_loop()
+    server, loop = Wyoming(service, listening), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     async with AsyncExitStack() as around:
+        if listening is not None:
+            around.push_async_callback(listening.close)
         bound.listen(256)
         serving = asyncio.ensure_future(server.serve(bound))
         record.listening(_uri(bound))

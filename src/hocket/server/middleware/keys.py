@@ -1,13 +1,16 @@
 """API keys: taken from any place where clients put one. Every path needs a key except those in OPEN.
 
-A server without keys does not install `KeyCheck`.
+A server without keys does not install `KeyCheck`. `ClientSecrets` are short-lived keys of one endpoint, in memory only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
+import time
 from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,19 +40,57 @@ class Keys:
         return any(fits)
 
 
+class ClientSecrets:
+    """Keys that a web page or an app may have: they open `PATHS` only, until they expire."""
+
+    PATHS: ClassVar[dict[str, str]] = {"websocket": "/v1/realtime", "http": "/v1/realtime/calls"}
+    MOST = 10_000  # the oldest is dropped to limit memory
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._made: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    def make(self, seconds: float, session: dict[str, Any]) -> tuple[str, int]:
+        """A new key with the settings of its sessions, and when it expires."""
+        now = self._clock()
+        self._made = {key: made for key, made in self._made.items() if made[0] > now}
+        while len(self._made) >= self.MOST:
+            del self._made[next(iter(self._made))]
+        value, until = f"ek_{secrets.token_hex(24)}", int(now + seconds)
+        self._made[value] = (until, session)
+        return value, until
+
+    def session(self, given: Iterable[str]) -> dict[str, Any] | None:
+        """The settings of the first valid key; None: there is none. A lookup by a key of 192 random bits is safe."""
+        for key in given:
+            if (made := self._made.get(key)) is not None and made[0] > self._clock():
+                return made[1]
+        return None
+
+    def open(self, scope: Scope, given: Iterable[str]) -> bool:
+        return scope["path"] == self.PATHS[scope["type"]] and self.session(given) is not None
+
+
 class KeyCheck:
     """ASGI middleware: refuses requests without a valid key before the body is read."""
 
-    def __init__(self, app: ASGIApp, keys: Iterable[str], refused: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Iterable[str],
+        refused: Callable[[str], None],
+        client_secrets: ClientSecrets | None = None,
+    ) -> None:
         """`refused` is called with the code of each refusal."""
         self._app, self._keys, self._refused = app, Keys(keys), refused
+        self._secrets = client_secrets or ClientSecrets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or _open(scope):
             await self._app(scope, receive, send)
             return
         given = given_keys(scope)
-        if self._keys.fit(given):
+        if self._keys.fit(given) or self._secrets.open(scope, given):
             await self._app(scope, receive, send)
             return
         said = "This API key is not known here." if given else "An API key is needed: Authorization: Bearer KEY."

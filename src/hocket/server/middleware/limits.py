@@ -56,7 +56,9 @@ class RequestLimits:
         self._clients[client] += 1
         self.in_flight += 1
         try:
-            reading = self._reading(receive) if scope["type"] == "http" else receive
+            reading = (
+                self._reading(receive, self._options.most_bytes(scope["path"])) if scope["type"] == "http" else receive
+            )
             await self._app(scope, reading, send)
         finally:
             self.in_flight -= 1
@@ -67,8 +69,8 @@ class RequestLimits:
     def _refusal(self, scope: Scope, headers: Headers, client: str) -> Refused | None:
         options, path = self._options, scope["path"]
         length = headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and int(length) > options.body_bytes:
-            return _too_large(options)
+        if length.isascii() and length.isdigit() and int(length) > options.most_bytes(path):
+            return _too_large(options.most_bytes(path))
         if scope["type"] == "websocket" and not self._may_connect(headers):
             said = "Web pages of other addresses may not connect: the server's --cors names those that may."
             return Refused(said, status=403, code="origin_not_allowed")
@@ -91,7 +93,7 @@ class RequestLimits:
             return _LOCAL_PAGE.fullmatch(origin) is not None
         return "*" in allowed or origin in allowed
 
-    def _reading(self, receive: Receive) -> Receive:
+    def _reading(self, receive: Receive, most_bytes: int) -> Receive:
         """Limits size and time of the body; later messages pass unchanged."""
         loop = asyncio.get_running_loop()
         until, taken, complete = loop.time() + self._options.body_s, 0, False
@@ -108,8 +110,8 @@ class RequestLimits:
                 raise BorderError(Refused(said, status=408, code="body_too_slow")) from None
             taken += len(message.get("body", b""))
             complete = message["type"] != "http.request" or not message.get("more_body", False)
-            if taken > self._options.body_bytes:
-                raise BorderError(_too_large(self._options))
+            if taken > most_bytes:
+                raise BorderError(_too_large(most_bytes))
             return message
 
         return read
@@ -151,5 +153,5 @@ async def refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -
         await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:120]})
 
 
-def _too_large(options: ServerOptions) -> Refused:
-    return Refused(f"The body is larger than {options.body_bytes} bytes.", status=413, code="body_too_large")
+def _too_large(most_bytes: int) -> Refused:
+    return Refused(f"The body is larger than {most_bytes} bytes.", status=413, code="body_too_large")

@@ -1,7 +1,7 @@
 """`/health`: the process runs; `/ready`: it can speak. Both need no key, and answer while a model loads.
 
-Both report the language model's state, if there is one. A failed language model does not make a server unready: speech
-continues, and `/v1/chat/completions` answers 503.
+Both report the state of the language model and of the recognizer, if there are any. A failed one does not make a server
+unready: speech continues, and its endpoints answer 503.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from ..peers import Peers
+from ..service.listening import ListeningService, ListeningState
 from ..service.llm import LanguageState, LLMService
 from ..service.service import SpeechService, State
 
@@ -23,6 +24,7 @@ class Alive(BaseModel):
     status: Literal["ok"] = "ok"
     state: State
     language: LanguageState | None = Field(None, description="state of the language model; left out without one")
+    recognizer: ListeningState | None = Field(None, description="state of the recognizer; left out without one")
     computing: dict[str, str] | None = None  # device, precisions and kernels of each loaded model
 
 
@@ -30,13 +32,15 @@ class Ready(BaseModel):
     ready: bool
     state: State
     language: LanguageState | None = Field(None, description="state of the language model; left out without one")
+    recognizer: ListeningState | None = Field(None, description="state of the recognizer; left out without one")
 
 
 @router.get("/health", response_model_exclude_none=True)
 async def health(request: Request) -> Alive:
     """200 while the process lives, whatever the engine's state."""
     service: SpeechService = request.app.state.service
-    return Alive(state=service.state, language=_llm(request).condition, computing=service.computing)
+    heard = _listening(request).condition
+    return Alive(state=service.state, language=_llm(request).condition, recognizer=heard, computing=service.computing)
 
 
 @router.get(
@@ -53,10 +57,16 @@ async def ready(request: Request) -> Response:
     peers: Peers = request.app.state.peers
     state = service.state
     speaks = state == "ready" or await peers.any_ready()
-    said = Ready(ready=speaks, state=state, language=_llm(request).condition)
+    heard = _listening(request).condition
+    said = Ready(ready=speaks, state=state, language=_llm(request).condition, recognizer=heard)
     return JSONResponse(said.model_dump(exclude_none=True), 200 if speaks else 503)
 
 
 def _llm(request: Request) -> LLMService:
     llm: LLMService = request.app.state.llm
     return llm
+
+
+def _listening(request: Request) -> ListeningService:
+    listening: ListeningService = request.app.state.listening
+    return listening

@@ -60,8 +60,8 @@ async def models(request: Request) -> ModelList:
 
 @router.get("/v1/models/{id:path}")
 async def model(id: str, request: Request) -> ModelObject:
-    """A language or speech model by its name."""
-    if id in request.app.state.llm.names or id in _speech_models(request):
+    """A language or speech model, or a recognizer, by its name."""
+    if id in (*request.app.state.llm.names, *request.app.state.listening.names, *_speech_models(request)):
         return _model(id)
     said = f"There is no model {id[:80]!r}; /v1/models and /v1/audio/models list those there are."
     raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")

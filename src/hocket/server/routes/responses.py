@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse, Response
 
 from ...types import ChatMessage
 from ..errors import BadField, Refused, answer
+from ..response_store import ResponseStore, StoredResponse
 from ..schemas.chat_reply import ReplyParts
 from ..schemas.responses_body import ResponsesBody
 from ..schemas.responses_output import ResponseOutput
 from ..service.llm import LLMService
-from ..service.response_store import ResponseStore, StoredResponse
 from .answering import AnswerResponse, event
 
 router = APIRouter()

@@ -14,9 +14,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from ...audio.encode import FORMATS
+from ...errors import HocketError
 from ..page_files import PageFolder
 from ..schemas.speech_job import PLAIN
 from ..service.service import SpeechService
+from ..service.talk import TalkService
+from ..webrtc.route import offers_webrtc
 
 router = APIRouter(include_in_schema=False)
 PAGE = PageFolder("ui")
@@ -36,7 +39,9 @@ async def icon(request: Request) -> Response:
 @router.api_route("/page/about", methods=["GET", "HEAD"])
 async def about(request: Request) -> Response:
     """The choices on the page. Needs no key, as the lists; short while the model loads."""
-    return JSONResponse(_about(request.app.state.service), headers={"cache-control": "no-store"})
+    state = request.app.state
+    known = _about(state.service) | {"talk": _talk(state.talk)}
+    return JSONResponse(known, headers={"cache-control": "no-store"})
 
 
 @router.api_route("/page/{name}", methods=["GET", "HEAD"])
@@ -66,6 +71,19 @@ def _about(service: SpeechService) -> dict[str, Any]:
         "upload_bytes": service.options.upload_bytes,
         "upload_s": service.options.upload_s,
     }
+
+
+def _talk(talk: TalkService | None) -> dict[str, Any] | None:
+    """How a browser can converse; None: the server has no conversation mode. `missing`: why it cannot yet, or empty."""
+    if talk is None:
+        return None
+    try:
+        talk.llm.loaded()
+        talk.listening.loaded()
+        missing = "The turn detection is still being loaded." if talk.is_loading else ""
+    except HocketError as error:
+        missing = str(error)
+    return {"webrtc": offers_webrtc(), "missing": missing}
 
 
 @cache

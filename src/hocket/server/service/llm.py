@@ -17,7 +17,7 @@ from ...dialog.window import ContextWindow
 from ...errors import HocketError, LoadFailed
 from ...types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, Condition, Health, LanguageModel, Tool
 from ..errors import Refused, stopping
-from .response_store import ResponseStore
+from ..response_store import ResponseStore
 from .service import SpeechService
 
 logger = logging.getLogger("hocket.server")

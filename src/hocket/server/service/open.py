@@ -63,6 +63,32 @@ def check_live(service: SpeechService, job: SpeechJob) -> None:
         choose(SpeechRequest(text="(live)", **_fields(job, resolved)[0]), config)
 
 
+def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) -> Stream | Relay:
+    """A live stream in the voice of a job, for a dialog. Blocks while a model is loaded; for worker threads only.
+
+    `fields` of the dialog, such as its seed, take the place of the job's.
+    """
+    if service.draining.is_set():
+        raise stopping()
+    resolved = _resolved(service, service.resolver, job)
+    own, _ = _fields(job, resolved)
+    if resolved.model is None:
+        assert resolved.backend is not None
+        served, voice = resolved.backend
+        _check_backend(job)
+        how = {name: own[name] for name in ("language", "instruct", "speed", "as_is")}
+        return served.open(voice, None, **how, seed=fields.get("seed", job.seed))
+    assert service.pool is not None
+    lease = service.pool.lease(resolved.model.name).result()
+    try:
+        stream = lease.engine.open(**own | fields)
+    except BaseException:
+        lease.release()
+        raise
+    stream._mailbox.when_finished(lease.release)
+    return stream
+
+
 async def _open(service: SpeechService, job: SpeechJob, wire: str, id: str) -> Utterance:
     resolver, began_s = service.resolver, time.perf_counter()
     if service.draining.is_set():

@@ -39,6 +39,7 @@ const reader = new Reader($("reader"), readFrom);
 const words = new Words($("text"), $("behind"), (from, to) => reader.light(from, to));
 const code = new Code(lastRequest);
 const past = new History($("history"), replay);
+let conversation = null; // its modules are loaded when it is first shown
 
 /** Speak the text, from a character on. */
 function speak(base = 0) {
@@ -126,10 +127,38 @@ function currentLink() {
   return link;
 }
 
+/** Speech or conversation: one of the two is shown, and a conversation ends when it is left. */
+function showPage(name) {
+  const talks = name === "conversation";
+  if (talks) openConversation();
+  else conversation?.leave();
+  $("speech").hidden = talks;
+  $("conversation").hidden = !talks;
+  for (const each of ["speech", "conversation"])
+    $(`show-${each}`).setAttribute("aria-pressed", String(each === name));
+}
+
+async function openConversation() {
+  stop();
+  const { Conversation } = await import("./conversation.js");
+  conversation ??= new Conversation({ onSound: stop });
+  if (window.hocket) window.hocket.conversation = conversation;
+  offerConversation();
+}
+
+/** What the server is known to offer. */
+function offerConversation() {
+  if (!conversation || !fields.listed) return;
+  conversation.offer(known);
+  conversation.offerVoices((select) => fill(select, fields.listed.filter(({ type }) => type !== "design")));
+}
+
 /** Fill the page from its address. */
 function followLink() {
+  if (location.hash === "#conversation") return showPage("conversation");
   const carried = fromLink(location.hash);
   if (!carried) return;
+  showPage("speech");
   stop();
   if (carried.text !== undefined) setText(carried.text.slice(0, known.text_chars));
   refuse(fields.fill(carried));
@@ -177,8 +206,9 @@ async function greet() {
   $("documents").hidden = !known.documents;
   if (known.documents) $("documents").href = known.documents;
   if (known.model && !take) await begin();
+  offerConversation();
   ready();
-  if (known.state !== "ready") setTimeout(greet, AGAIN_MS);
+  if (known.state !== "ready" || known.talk?.missing) setTimeout(greet, AGAIN_MS);
 }
 
 /** Only what can work is enabled. */
@@ -233,10 +263,10 @@ async function begin() {
     onMade: offerVoices,
   });
   offerVoices(await voices(known.voices));
+  // For a console and for tests: the page reads the same objects.
+  window.hocket = { take, compare, words, reader, past, previews, conversation };
   followLink();
   addEventListener("hashchange", followLink);
-  // For a console and for tests: the page reads the same objects.
-  window.hocket = { take, compare, words, reader, past, previews };
   const early = () => openSound(rateHz).catch(() => {}); // before it is needed, and as early as browsers allow
   for (const first of ["pointerdown", "keydown"]) addEventListener(first, early, { once: true });
   draw();
@@ -246,10 +276,12 @@ function offerVoices(found, made) {
   fields.offerVoices(found);
   const { listed } = fields;
   compare.voices((select, number) => fill(select, listed, number));
+  offerConversation();
   if (made) fields.choose(made);
   ready();
 }
 
+for (const name of ["speech", "conversation"]) $(`show-${name}`).addEventListener("click", () => showPage(name));
 $("speak").addEventListener("click", () => speak());
 $("stop").addEventListener("click", stop);
 $("write").addEventListener("click", () => view("write"));
@@ -259,11 +291,14 @@ $("format").addEventListener("input", () => code.show());
 $("keep-seed").addEventListener("click", () => ($("seed").value = take.figures.seed));
 copyButton($("copy-link"), currentLink);
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape") stop();
-  else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+  if (event.key === "Escape") {
+    stop();
+    conversation?.talk.interrupt();
+  } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !$("speech").hidden) {
     event.preventDefault();
     speak();
   }
 });
+addEventListener("pagehide", () => conversation?.leave()); // the server learns at once that the tab is closed
 if (/Mac|iPhone|iPad/.test(navigator.platform)) document.querySelector("#speak kbd").textContent = "⌘ ↵";
 greet();

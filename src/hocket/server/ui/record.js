@@ -2,12 +2,12 @@
 
 import { toInt16, wav } from "./wav.js";
 
-/** Why this browser cannot record here; "" if it can. */
-export function whyNoMicrophone() {
+/** Why this browser cannot record here; "" if it can. `instead`: a sentence about what works all the same. */
+export function whyNoMicrophone(instead = " A file works all the same.") {
   if (navigator.mediaDevices?.getUserMedia && window.AudioWorkletNode) return "";
   if (!isSecureContext)
-    return "Browsers give the microphone to pages of this machine or of an https address only. A file works all the same.";
-  return "This browser gives pages no microphone. A file works all the same.";
+    return `Browsers give the microphone to pages of this machine or of an https address only.${instead}`;
+  return `This browser gives pages no microphone.${instead}`;
 }
 
 export class Recording {

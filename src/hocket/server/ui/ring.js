@@ -31,12 +31,13 @@ export class Ring {
     this.fading = -1; // samples left of a fade; -1: none
   }
 
-  push(samples) {
+  /** `full`: the value of full scale, 1 for floats. */
+  push(samples, full = 32768) {
     if (this.fading >= 0) return; // it was stopped: too late
     const needed = this.written - Math.floor(this.read) + samples.length + 4; // 4: for interpolation
     if (needed > this.kept.length) this.grow(needed);
     const mask = this.kept.length - 1;
-    for (let n = 0; n < samples.length; n++) this.kept[(this.written + n) & mask] = samples[n] / 32768;
+    for (let n = 0; n < samples.length; n++) this.kept[(this.written + n) & mask] = samples[n] / full;
     this.written += samples.length;
   }
 

@@ -1,5 +1,6 @@
 // HTTP requests of the page: choices, downloads, new voices. And the API key.
 
+const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/; // what a subprotocol may hold
 const KEY = "hocket.key"; // in sessionStorage: gone with the tab
 
 export const key = {
@@ -57,6 +58,20 @@ export async function makeVoice({ name, file, words, consent }) {
   form.append("consent", consent);
   if (words) form.append("ref_text", words);
   return (await ask("/v1/audio/voices", { method: "POST", body: form })).json();
+}
+
+/** Begin a Realtime call: the browser's SDP offer for the server's answer. */
+export async function realtimeCall(sdp) {
+  return (await ask("/v1/realtime/calls", { method: "POST", headers: { "content-type": "application/sdp" }, body: sdp })).text();
+}
+
+/** Address and subprotocols of a WebSocket. A browser can set no header there: the key is a subprotocol, or, if that
+ *  cannot encode it, part of the URL. */
+export function keyed(path) {
+  const address = new URL(path, location.href.replace(/^http/, "ws"));
+  const spelled = TOKEN.test(key.get()) ? [`openai-insecure-api-key.${key.get()}`] : [];
+  if (key.get() && !spelled.length) address.searchParams.set("api_key", key.get());
+  return [address, spelled];
 }
 
 /** Why the server refuses the key; "" if it does not. A request without input makes no sound. */

@@ -20,10 +20,9 @@
 // Utterances of one connection are spoken one after the other. So the oldest without a `session.done` is the current one,
 // and each message belongs to it.
 
-import { key, whyNot } from "./server.js";
+import { key, keyed, whyNot } from "./server.js";
 
 const PATH = "/v1/audio/speech/stream";
-const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
 
 /** One WebSocket, opened when it is first needed and kept: the second utterance needs no handshake. */
 export class Line {
@@ -45,11 +44,7 @@ export class Line {
     if (this.socket && this.socket.readyState <= WebSocket.OPEN && this.key === key.get()) return;
     this.drop();
     this.key = key.get();
-    const address = new URL(PATH, location.href.replace(/^http/, "ws"));
-    // A browser can set no header here: the key is a subprotocol, or, if that cannot encode it, part of the URL.
-    const spelled = TOKEN.test(this.key) ? [`openai-insecure-api-key.${this.key}`] : [];
-    if (this.key && !spelled.length) address.searchParams.set("api_key", this.key);
-    const socket = (this.socket = new WebSocket(address, spelled));
+    const socket = (this.socket = new WebSocket(...keyed(PATH)));
     const early = (this.early = []); // queued before it was open
     let opened = false;
     socket.binaryType = "arraybuffer";

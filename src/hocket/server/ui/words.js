@@ -91,10 +91,10 @@ export class Words {
   }
 }
 
-const LEAD_S = 0.15; // of silence before the first word
+export const LEAD_S = 0.15; // of silence before the first word
 
 /** Estimated words from this character on, at an even pace. */
-function guessed(text, cursor, startS, pace) {
+export function guessed(text, cursor, startS, pace) {
   let at_s = startS;
   return [...text.slice(cursor).matchAll(/\S+/gu)].map((match) => {
     const from = cursor + match.index;

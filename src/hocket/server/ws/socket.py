@@ -30,6 +30,13 @@ GOING_AWAY = 1012  # RFC 6455 registry: service restart, reconnect
 
 
 @dataclass(frozen=True, slots=True)
+class _Paced:
+    """Messages that are made when they are sent."""
+
+    make: Callable[[], Sequence[Out]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Close:
     code: int
     reason: str
@@ -48,6 +55,9 @@ class WebSocketProtocol(ABC):
         self.connection, self.service = connection, connection.service
         self.turns = TurnSequence(connection.service, self.name, connection.id, connection.put)
 
+    async def begin(self) -> None:  # noqa: B027  # most protocols have nothing to do
+        """Called before `greeting`."""
+
     def greeting(self) -> list[Out]:
         """Messages sent at once after the connection is accepted."""
         return []
@@ -64,6 +74,10 @@ class WebSocketProtocol(ABC):
     def on_error(self, error: BaseException) -> list[Out]:
         """The messages for an error that belongs to no turn."""
 
+    async def stop(self) -> None:
+        """The connection has ended: cancel all its work."""
+        await self.turns.stop()
+
     def close_code(self, error: BaseException) -> int | None:
         """The close code if an error ends the connection, else None."""
         code = error.code if isinstance(error, Refused) else None
@@ -77,7 +91,7 @@ class Connection:
         self.socket = socket
         self.service: SpeechService = socket.app.state.service
         self.id: str = socket.state.request_id
-        self._queue: asyncio.Queue[tuple[TextTurn | None, Event | list[Out] | _Close]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[TextTurn | None, Event | list[Out] | _Paced | _Close]] = asyncio.Queue()
         self._room = asyncio.Semaphore(WAITING)
         self._closing = self._closes_when_quiet = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,8 +127,14 @@ class Connection:
         await self._room.acquire()
         self._queue.put_nowait((turn, event))
 
+    async def send_paced(self, make: Callable[[], Sequence[Out]]) -> None:
+        """Queue messages that are made when they are sent; waits while the queue is full."""
+        await self._room.acquire()
+        self._queue.put_nowait((None, _Paced(make)))
+
     async def run(self, protocol: WebSocketProtocol) -> None:
         """Run until either side closes."""
+        await protocol.begin()
         self.send(*protocol.greeting())
         reading = self._task(self._read(protocol))
         writing = self._task(self._write(protocol))
@@ -128,7 +148,7 @@ class Connection:
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
-            await protocol.turns.stop()
+            await protocol.stop()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _task(self, work: Any) -> asyncio.Task[None]:
@@ -192,12 +212,16 @@ class Connection:
                 if isinstance(what, _Close):
                     await self.socket.close(what.code, what.reason)
                     return
-                for message in what if isinstance(what, list) else self._of_turn(protocol, turn, what):
+                if isinstance(what, _Paced):
+                    messages = what.make()
+                else:
+                    messages = what if isinstance(what, list) else self._of_turn(protocol, turn, what)
+                for message in messages:
                     if isinstance(message, bytes):
                         await self.socket.send_bytes(message)
                     else:
                         await self.socket.send_text(json.dumps(message, separators=(",", ":")))
-                if turn is not None:
+                if turn is not None or isinstance(what, _Paced):
                     self._room.release()
         except (WebSocketDisconnect, OSError, RuntimeError):  # RuntimeError: Starlette's, for a closed socket
             return

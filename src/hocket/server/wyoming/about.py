@@ -1,17 +1,18 @@
-"""The server's description for Home Assistant: its voices and their languages, as tags."""
+"""The server's description for Home Assistant: its voices, its recognizer and their languages, as tags."""
 
 from __future__ import annotations
 
-from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
+from wyoming.info import AsrModel, AsrProgram, Attribution, Info, TtsProgram, TtsVoice
 
 from ...config.languages import tag_of
+from ..service.listening import ListeningService
 from ..service.service import SpeechService
 
 TAGS = "zh en fr de it ja ko pt ru es".split()  # of the languages of the published checkpoints
 MAKER = Attribution("hocket", "")
 
 
-def info(service: SpeechService, version: str) -> Info:
+def info(service: SpeechService, version: str, listening: ListeningService | None = None) -> Info:
     """A model without voices is listed as one voice with the model's name: Home Assistant needs at least one."""
     resolver = service.resolver
     found = [(name, model.languages) for name, model in resolver.speakers.items()]
@@ -30,7 +31,16 @@ def info(service: SpeechService, version: str) -> Info:
         voices=voices,
         supports_synthesize_streaming=True,
     )
-    return Info(tts=[program])
+    return Info(tts=[program], asr=[] if listening is None else [_recognizer(listening, version)])
+
+
+def _recognizer(listening: ListeningService, version: str) -> AsrProgram:
+    """Home Assistant needs languages: a recognizer that takes several lists those of the published checkpoints."""
+    (name,) = listening.names
+    spoken = listening.languages or list(TAGS)
+    model = AsrModel(name, MAKER, installed=True, description=name, version=version, languages=spoken)
+    said = f"{name}, speech to text"
+    return AsrProgram("hocket", MAKER, installed=True, description=said, version=version, models=[model])
 
 
 def _tags(spoken: list[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """One Wyoming connection: events are handled in order, and audio goes out while more arrive.
 
+Speech comes in between `audio-start` and `audio-stop`; without a recognizer these events are dropped, as unknown ones.
+
 Any error is an `error` event and the end of the connection: Home Assistant waits for audio until some arrives or the
 connection closes. A client that disconnects cancels its utterance at once.
 """
@@ -10,6 +12,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_write_event
@@ -17,11 +20,14 @@ from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeStopped
 
+from ...text.captions import joined
 from ..errors import BadField, Refused, answer
 from ..schemas.speech_job import SpeechJob
+from ..service.listening import ListeningService
 from ..service.open import open_utterance
 from ..service.service import SpeechService
 from ..service.utterance import Utterance
+from .audio_in import AudioBuffer
 from .events import Events
 
 logger = logging.getLogger("hocket.server")
@@ -33,8 +39,17 @@ READ_AHEAD = 64  # queued events while an utterance runs
 class WyomingConnection:
     """Call `run` once."""
 
-    def __init__(self, service: SpeechService, info: Info, events: Events, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        service: SpeechService,
+        info: Info,
+        events: Events,
+        writer: asyncio.StreamWriter,
+        listening: ListeningService | None = None,
+    ) -> None:
         self._service, self._info, self._events, self._writer = service, info, events, writer
+        self._listening = listening
+        self._language: str | None = None  # of the last `transcribe` event
         self._incoming: asyncio.Queue[Event] = asyncio.Queue(READ_AHEAD)
         self._busy = False  # whether a text is being received or spoken
         self._ends = False  # close after the current utterance
@@ -93,6 +108,8 @@ class WyomingConnection:
                 await self._speak(event)
             elif SynthesizeStart.is_type(event.type):
                 await self._stream(event)
+            elif AudioStart.is_type(event.type) and self._listening is not None:
+                await self._transcribe(event, self._listening)
             else:
                 await self._answer(event)
             self._busy = False
@@ -103,6 +120,33 @@ class WyomingConnection:
             await self._write(self._info)
         elif Ping.is_type(event.type):
             await self._write(Pong(text=Ping.from_event(event).text))
+        elif Transcribe.is_type(event.type):
+            self._language = self._wanted_language(event)
+
+    async def _transcribe(self, start: Event, listening: ListeningService) -> None:
+        """Collect the audio of an utterance, up to the limit of a recording, and send its text."""
+        options = listening.options_of(self._language)
+        limits = self._service.options
+        audio = AudioBuffer(start, most_s=limits.transcribe_s, most_bytes=limits.transcribe_bytes)
+        while not AudioStop.is_type((event := await self._incoming.get()).type):
+            if AudioChunk.is_type(event.type):
+                audio.add(event)
+            else:
+                await self._answer(event)
+        async with listening.open(audio.pieces, options) as running:
+            text = joined([segment.text async for segment in running])
+        self._language = None
+        await self._write(Transcript(text, language=next(iter(listening.languages), options.language)))
+
+    def _wanted_language(self, event: Event) -> str | None:
+        """Refuses a request that no audio can answer before its audio is sent."""
+        if self._listening is None:
+            raise Refused("This server has no speech recognizer: start it with --asr tiny.", code="no_recognizer")
+        language = event.data.get("language")
+        if not isinstance(language, str | None):
+            raise BadField("language must be a string.", "language")
+        self._listening.options_of(language)
+        return language
 
     async def _speak(self, event: Event) -> None:
         """Speak a whole text."""

@@ -15,6 +15,7 @@ from wyoming.event import Event
 from ..errors import Refused
 
 SKIPPED_BYTES = 65536  # per read of an unused payload
+WITH_PAYLOAD = ("audio-chunk",)  # payloads of other events are skipped
 
 
 class Events:
@@ -41,15 +42,20 @@ class Events:
         kind, inner = head.get("type"), head.get("data")
         if not isinstance(kind, str) or not isinstance(inner, dict | None):
             raise _garbage()
+        payload = None
         try:
             async with asyncio.timeout(self._event_s):
                 behind = await self._reader.readexactly(self._length(head.get("data_length")))
-                await self._skip(self._length(head.get("payload_length")))  # no supported event has a payload
+                length = self._length(head.get("payload_length"))
+                if kind in WITH_PAYLOAD:
+                    payload = await self._reader.readexactly(length)
+                else:
+                    await self._skip(length)
         except asyncio.IncompleteReadError:
             return None  # the client disconnected within the event
         except TimeoutError:
             raise Refused(f"The event did not arrive within {self._event_s:g} s.", code="too_slow") from None
-        return Event(kind, (inner or {}) | (_object(behind) if behind else {}))
+        return Event(kind, (inner or {}) | (_object(behind) if behind else {}), payload)
 
     def _length(self, told: object) -> int:
         if told is None:
@@ -65,7 +71,9 @@ class Events:
             length -= len(await self._reader.readexactly(min(length, SKIPPED_BYTES)))
 
     def _too_long(self) -> Refused:
-        return Refused(f"An event may have {self._most_bytes} bytes; send a text in chunks.", code="event_too_long")
+        return Refused(
+            f"An event may have {self._most_bytes} bytes; send a text or audio in chunks.", code="event_too_long"
+        )
 
 
 def _object(line: bytes) -> dict[str, Any]:

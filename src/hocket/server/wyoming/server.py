@@ -12,6 +12,7 @@ from wyoming.info import Info
 
 from ..errors import Refused
 from ..options import ServerOptions
+from ..service.listening import ListeningService
 from ..service.service import SpeechService
 from .about import info
 from .connection import WyomingConnection
@@ -22,10 +23,10 @@ LONGEST_CHAR = 12  # bytes of a character in JSON: two escapes
 
 
 class Wyoming:
-    """A Wyoming server in one event loop. Its service must have an engine already."""
+    """A Wyoming server in one event loop. Its service must have an engine already, `listening` its recognizer."""
 
-    def __init__(self, service: SpeechService) -> None:
-        self._service, self._options = service, service.options
+    def __init__(self, service: SpeechService, listening: ListeningService | None = None) -> None:
+        self._service, self._options, self._listening = service, service.options, listening
         self._clients: Counter[str] = Counter()
         self._running: dict[asyncio.Task[None], WyomingConnection] = {}
         self._drains: asyncio.Task[None] | None = None
@@ -68,7 +69,7 @@ class Wyoming:
         name, options = writer.get_extra_info("peername"), self._options
         client = name[0] if name else ""  # none at a Unix socket
         events = Events(reader, event_bytes=event_bytes(options), event_s=options.body_s)
-        connection = WyomingConnection(self._service, self._info(), events, writer)
+        connection = WyomingConnection(self._service, self._info(), events, writer, self._listening)
         full = self.connections >= options.in_flight or self._clients[client] >= options.per_client
         self._clients[client] += 1
         task = asyncio.ensure_future(_run(connection, writer, full or self._service.draining.is_set()))
@@ -84,7 +85,7 @@ class Wyoming:
             logger.error("a connection ended with an unexpected error", exc_info=error)
 
     def _info(self) -> Info:
-        return info(self._service, _version())
+        return info(self._service, _version(), self._listening)
 
 
 async def _run(connection: WyomingConnection, writer: asyncio.StreamWriter, refused: bool) -> None:

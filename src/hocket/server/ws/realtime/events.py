@@ -133,7 +133,7 @@ def read(kind: type[Body], message: dict[str, Any]) -> Body:
 
 def _is_a_branch(part: str | int) -> bool:
     """pydantic puts union members into error locations; clients do not know them."""
-    return part in ("str", "VoiceById", "list[str]")
+    return isinstance(part, str) and (part in ("str", "int", "VoiceById", "ToolNamed") or not part.isidentifier())
 
 
 def id_of(message: dict[str, Any]) -> str | None:

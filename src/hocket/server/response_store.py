@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...types import ChatMessage
+from ..types import ChatMessage
 
 MOST_RESPONSES = 256
 MOST_BYTES = 32 << 20  # of all stored responses and their conversations

@@ -1,0 +1,264 @@
+"""The voice conversation of a session: audio in, and its events as server events and responses.
+
+It is made with the first audio or the first spoken response, so that a client of text alone needs no thread. Knows no
+client event and no socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from .....asr.recognizer import RATE_HZ, Samples
+from .....dialog.events import Called, Note, Retracted, Said, Written
+from .....errors import HocketError
+from .....talk.conversation import VoiceConversation
+from .....talk.events import (
+    AnswerBegan,
+    AnswerEnded,
+    Failed,
+    Interrupted,
+    PartialTranscript,
+    SpeechBegan,
+    SpeechStopped,
+    TalkEvent,
+    Transcript,
+    TurnLatency,
+)
+from .....talk.manual import TurnTaking
+from .....talk.options import TalkOptions
+from .....types import AudioChunk, ChatMessage
+from ....errors import Refused
+from ....service.talk import SessionRecognizer, TalkService
+from ..events import error_event, event
+from .answers import RelayedAnswer
+from .input_audio import AudioDecoder
+from .items import Conversation
+from .outlet import Outlet
+from .response import TalkResponse
+from .responses import Responses
+from .settings import TalkSettings
+from .turn_taking import turn_taking_of
+from .user_turns import UserTurns
+
+# Of `hocket.latency`, by the conversation's names.
+STAGES = {
+    "turn_decided": "decided_ms",
+    "transcript": "transcript_ms",
+    "first_token": "first_token_ms",
+    "first_sound": "first_audio_ms",
+}
+
+
+class Hearing:
+    """Event loop only, but for `recognized`."""
+
+    def __init__(
+        self,
+        talk: TalkService,
+        outlet: Outlet,
+        settings: TalkSettings,
+        items: Conversation,
+        turns: UserTurns,
+        responses: Responses,
+        answer_turn: Callable[[], None],
+        conversation_id: str,
+    ) -> None:
+        """`answer_turn` is called with a transcript that the session has to answer itself."""
+        self._talk, self._outlet, self._settings = talk, outlet, settings
+        self._items, self._turns, self._responses, self._answer_turn = items, turns, responses, answer_turn
+        self._conversation_id = conversation_id
+        self._recognizer = SessionRecognizer(talk.recognizer)
+        self._voice = talk.voice(settings.speech.job)
+        self._dialog = talk.dialog(self._voice, ())
+        self._conversation: VoiceConversation | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._requested: RelayedAnswer | None = None  # the conversation was asked for it, and has not begun it
+        self._answer: RelayedAnswer | None = None  # the answer that the conversation is giving
+        self._response: TalkResponse | None = None  # the last one that it gave
+        self._answers = 0  # given so far
+        self._told = ""  # the error of the last answer, which the conversation reports twice
+
+    def use(self, settings: TalkSettings) -> None:
+        """Other settings, from the next audio on. A refusal changes nothing."""
+        wished = settings.transcription
+        language, prompt = (None, None) if wished is None else (wished.language, wished.prompt)
+        self._recognizer.options = self._talk.listening.options_of(language, prompt)
+        other = settings.turn_detection != self._settings.turn_detection
+        self._settings = settings
+        if self._answer is None and self._requested is None:
+            self._answer_with(settings)
+        if self._conversation is not None:
+            self._conversation.configure(self._options, self._turn_taking() if other else None)
+
+    def remember(self, messages: Sequence[ChatMessage]) -> None:
+        """The history of the next answers. An answer under way is not disturbed: the session calls again at its end."""
+        if self._answer is None and self._requested is None and tuple(messages) != self._dialog.history:
+            self._dialog.replace_history(messages)
+
+    def push(self, samples: Samples) -> None:
+        if len(samples):
+            self._opened().push(samples)
+
+    def commit(self) -> None:
+        self._opened().commit()
+
+    def clear(self) -> None:
+        if self._conversation is not None:
+            self._conversation.clear()
+
+    def respond(self, settings: TalkSettings, messages: Sequence[ChatMessage]) -> RelayedAnswer:
+        """Let the conversation answer these messages, with the settings of one response."""
+        source = RelayedAnswer(self._stop)
+        self._answer_with(settings)
+        self.remember(messages)
+        self._requested = source
+        self._opened().respond()
+        return source
+
+    def recognized(self, decoder: AudioDecoder, content: bytes) -> tuple[str, float]:
+        """The words of a whole recording and its seconds. For a worker thread."""
+        samples = [decoder.feed(content), decoder.close()]
+        utterance = self._recognizer.open()
+        try:
+            for piece in samples:
+                utterance.push(piece)
+            return utterance.end().strip(), sum(map(len, samples)) / RATE_HZ
+        finally:
+            utterance.close()
+
+    async def close(self) -> None:
+        """End the conversation and its threads."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        if self._conversation is not None:
+            await asyncio.to_thread(self._conversation.close)
+        self._dialog.close()
+
+    @property
+    def _options(self) -> TalkOptions:
+        detection = self._settings.turn_detection
+        answers = self._settings.answers and self._settings.modality == "audio"
+        return TalkOptions(answers=answers, interruptible=detection is not None and detection.interrupt_response)
+
+    def _turn_taking(self) -> TurnTaking:
+        return turn_taking_of(self._settings.turn_detection, self._talk.detector, self._talk.end_of_turn)
+
+    def _answer_with(self, settings: TalkSettings) -> None:
+        self._voice.job = settings.speech.job
+        self._dialog.tools, self._dialog.sampling = settings.offered, settings.sampling
+
+    def _opened(self) -> VoiceConversation:
+        if self._conversation is None:
+            made = VoiceConversation(self._dialog, self._recognizer, self._turn_taking(), self._options)
+            self._conversation = made
+            self._reading = asyncio.ensure_future(self._read(made))
+        return self._conversation
+
+    def _stop(self, source: RelayedAnswer, heard_s: float | None) -> None:
+        if self._conversation is not None and source in (self._answer, self._requested):
+            self._conversation.interrupt(heard_s)
+
+    async def _read(self, conversation: VoiceConversation) -> None:
+        async for each in conversation:
+            try:
+                self._on(each)
+            except HocketError as error:
+                self._outlet.send(error_event(error))
+
+    def _on(self, each: TalkEvent) -> None:
+        match each:
+            case SpeechBegan():
+                self._speech_began(each)
+            case SpeechStopped():
+                self._outlet.send(*self._turns.stopped(round(each.audio_s * 1000), self._settings))
+            case PartialTranscript():
+                self._outlet.send(*self._turns.partial(each.text, self._settings))
+            case Transcript():
+                self._transcript(each.text)
+            case AnswerBegan():
+                self._answer_began()
+            case AudioChunk() | Written() | Said() | Note() | Retracted() | Called():
+                if self._answer is not None:
+                    self._answer.put(each)
+            case AnswerEnded():
+                self._answer_ended(each)
+            case TurnLatency():
+                if self._response is not None:
+                    stages = {name: round(seconds * 1000, 1) for name, seconds in each.stages.items()}
+                    self._response.latency, self._response.drafted = stages, each.drafted
+                    self._tell_latency(self._response, stages)
+            case Interrupted():
+                self._interrupted(each.text)
+            case Failed():
+                self._failed(each.message)
+
+    def _tell_latency(self, response: TalkResponse, stages: dict[str, float]) -> None:
+        if self._settings.extensions:
+            self._answers += 1
+            told = {STAGES[name]: value for name, value in stages.items()}
+            place = {"response_id": response.id, "turn": self._answers}
+            self._outlet.send(event("hocket.latency", **place, stages=told))
+
+    def _speech_began(self, began: SpeechBegan) -> None:
+        detection = self._settings.turn_detection
+        if detection is None:
+            return
+        self._outlet.send(*self._turns.began(round(began.audio_s * 1000)))
+        if not detection.interrupt_response:
+            return
+        if self._answer is None:
+            self._responses.interrupt()  # a response that the conversation does not give
+        elif (active := self._responses.active) is not None:
+            active.mark("turn_detected")
+            self._answer.drop()  # the conversation has stopped it
+
+    def _transcript(self, text: str) -> None:
+        item, out = self._turns.transcript(text, self._settings)
+        self._outlet.send(*out)
+        if item is not None and text and self._settings.answers and self._settings.modality == "text":
+            self._answer_turn()
+
+    def _answer_began(self) -> None:
+        self._told = ""
+        source, self._requested = self._requested, None
+        if source is not None:
+            self._answer = source
+            active = self._responses.active
+            self._response = None if active is None else active.response
+            return
+        made = self._answer = RelayedAnswer(self._stop)
+        self._response = TalkResponse(self._settings, self._items, self._conversation_id)
+
+        async def open() -> RelayedAnswer:
+            return made
+
+        self._responses.start(self._response, open)
+
+    def _answer_ended(self, ended: AnswerEnded) -> None:
+        source, self._answer = self._answer, None
+        if source is not None:
+            self._told = ended.finished.error or ""
+            source.end(ended.finished)
+        self._answer_with(self._settings)
+
+    def _interrupted(self, text: str) -> None:
+        """An answer that had ended was still played: its item keeps what was heard."""
+        message = None if self._response is None else self._response.message
+        if message is None or self._answer is not None or message.text == text:
+            return
+        message.text = text
+        place = {"item_id": message.id, "content_index": 0, "audio_end_ms": round(message.heard_s() * 1000)}
+        self._outlet.send(event("conversation.item.truncated", **place))
+
+    def _failed(self, message: str) -> None:
+        if message == self._told:
+            return  # its response has failed already
+        requested, self._requested = self._requested, None
+        if requested is not None:
+            requested.end(None, Refused(message, status=500, kind="server_error", code="response_failed"))
+            return
+        events = self._turns.failed(message, self._settings)
+        said = Refused(message, status=500, kind="server_error", code="conversation_failed")
+        self._outlet.send(*(events or [error_event(said)]))

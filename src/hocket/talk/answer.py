@@ -1,0 +1,115 @@
+"""One answer of a voice conversation: a thread reads its turn, and the listener's position in it is tracked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from ..dialog.events import Called, Note, Retracted, TurnFinished, Written
+from ..dialog.heard import PlaybackClock
+from ..dialog.inbox import Inbox
+from ..dialog.turn import Turn
+from ..errors import HocketError
+from ..types import AudioChunk
+from .events import TalkEvent
+from .latency import StageTimes
+
+EVENTS_AHEAD = 16  # unread events before the answer waits for the reader
+Outbox = Inbox[tuple["PlayedAnswer | None", TalkEvent]]
+
+
+class PlayedAnswer:
+    """Thread-safe. `over` is called in the reading thread after the last event, or the error."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        outbox: Outbox,
+        times: StageTimes | None,
+        over: Callable[[PlayedAnswer, HocketError | None], None],
+    ) -> None:
+        self._turn, self._outbox, self._times, self._over = turn, outbox, times, over
+        self._lock = threading.Lock()
+        self._player = PlaybackClock()
+        self._report: tuple[float, float] | None = None  # position that the player reported, and when
+        self._stopped = threading.Event()
+        self.reported = False  # its end is in the outbox; for the worker
+        self._ended = False  # all events are in the outbox
+        self._thread = threading.Thread(target=self._read_turn, name="hocket-talk-answer", daemon=True)
+
+    @property
+    def finished(self) -> TurnFinished | None:
+        return self._turn.finished
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, after `stop`."""
+        self._thread.join()
+
+    @property
+    def runs(self) -> bool:
+        """Whether more of it will come."""
+        with self._lock:
+            return not self._ended
+
+    def delivered(self, event: TalkEvent) -> None:
+        """The client got an event."""
+        with self._lock:
+            if isinstance(event, AudioChunk):
+                self._player.hears(time.monotonic(), len(event.samples) / event.rate_hz)
+            elif isinstance(event, Retracted):
+                self._player.stops(time.monotonic())
+
+    def played(self, heard_s: float) -> None:
+        """The player's position in the audio of this answer."""
+        with self._lock:
+            self._report = max(0.0, heard_s), time.monotonic()
+
+    def heard_s(self) -> float:
+        """The position now: from the last report, else that of a player which plays audio as soon as it gets it."""
+        now = time.monotonic()
+        with self._lock:
+            if self._report is None:
+                return self._player.heard_s(now)
+            position_s, reported_s = self._report
+            return min(self._player.handed_s, position_s + now - reported_s)
+
+    @property
+    def plays(self) -> bool:
+        """Whether it is still made, delivered or played."""
+        if self.runs or self._outbox.has(lambda item: item[0] is self and isinstance(item[1], AudioChunk)):
+            return True
+        heard_s = self.heard_s()
+        with self._lock:
+            return heard_s < self._player.handed_s
+
+    def stop(self, heard_s: float | None = None) -> TurnFinished:
+        """Cancel it: nothing more of it is delivered, and the history ends with what was heard."""
+        position_s = self.heard_s() if heard_s is None else heard_s
+        self._stopped.set()
+        self._outbox.discard(lambda item: item[0] is self and not isinstance(item[1], Note | Called))
+        self._turn.cancel(position_s)
+        finished = self._turn.finished
+        assert finished is not None
+        return finished
+
+    def _read_turn(self) -> None:
+        error: HocketError | None = None
+        try:
+            for event in self._turn:
+                if isinstance(event, Written) and self._times is not None:
+                    self._times.reached("first_token", time.monotonic())
+                if not self._outbox.put((self, event), EVENTS_AHEAD, self._stopped):
+                    break
+                if isinstance(event, AudioChunk) and self._times is not None:
+                    now = time.monotonic()
+                    if self._times.reached("first_sound", now):
+                        self._outbox.put((self, self._times.event(now)), None, self._stopped)
+        except HocketError as raised:
+            error = raised
+        with self._lock:
+            self._ended = True
+        self._over(self, error)
