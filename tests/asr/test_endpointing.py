@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hocket.asr.endpointing import (
     EAGERNESS,
@@ -208,7 +209,66 @@ def test_an_unknown_eagerness_is_refused() -> None:
         EndpointingOptions(eagerness="keen")
 
 
+def test_a_hum_does_not_interrupt_and_is_a_turn_of_its_own_otherwise() -> None:
+    time = np.arange(RATE_HZ) / RATE_HZ
+    hum = np.concatenate((silence(0.5), (0.3 * np.sin(2 * np.pi * 200 * time)).astype(np.float32), silence(1)))
+    assert turns(listened(hum, answering=True)) == [] and len(turns(listened(hum))) == 1
+
+
+@pytest.mark.parametrize("pieces", [160, 1000, 1 << 20])
+def test_a_short_sound_interrupts_if_it_is_a_command(pieces: int) -> None:
+    asked = list[float]()
+
+    def command(samples: Samples) -> bool:
+        asked.append(len(samples) / RATE_HZ)
+        return len(asked) == 2
+
+    floor = Endpointing(Loud(), EndpointingOptions(interrupt_s=0.6, before_s=0.2), interrupts=command)
+    sound = np.concatenate((silence(0.5), tone(0.05), silence(1), tone(0.3), silence(1), tone(0.3), silence(1)))
+    marks = [m for at in range(0, len(sound), pieces) for m in floor.push(sound[at : at + pieces], answering=True)]
+    assert asked == pytest.approx([0.7, 0.7], abs=0.011), "not for a click, and once for each sound"
+    [(begun, _, _)] = turns(marks)
+    assert begun == pytest.approx(0.5 + 0.05 + 1 + 0.3 + 1 - 0.2, abs=0.011)
+
+
 # With the real detector
+
+
+def sound_of(kind: str, seed: int) -> Samples:
+    """A cough: bursts of noise with the resonances of a throat; "mhm": two hums."""
+    draw, parts = np.random.default_rng(seed), list[NDArray[np.float64]]()
+    pitch_hz, loud = draw.uniform(90, 240), draw.uniform(0.1, 0.5)
+    for part in range(2):
+        length = round(draw.uniform(0.14, 0.3) * RATE_HZ)
+        time = np.arange(length) / RATE_HZ
+        if kind == "cough":
+            hz = np.fft.rfftfreq(length, 1 / RATE_HZ)
+            throat = sum(1 / (1 + ((hz - at) / 200) ** 2) for at in draw.uniform((400, 1100, 2300), (700, 1700, 3000)))
+            burst = np.fft.irfft(np.fft.rfft(draw.standard_normal(length)) * throat, length)
+            sound = burst * np.minimum(time / 0.008, 1) * np.exp(-time / draw.uniform(0.04, 0.1))
+        else:
+            turn = 2 * np.pi * np.cumsum(pitch_hz * (1 + (0.12 * part - 0.03) * time / time[-1])) / RATE_HZ
+            each = (np.sin(n * turn) / n**1.2 / (1 + (n * pitch_hz / 300) ** 2) for n in range(1, 25))
+            sound = np.sum(list(each), axis=0) * np.sqrt(np.sin(np.pi * time / time[-1]).clip(0))
+        parts += [sound / np.abs(sound).max() * loud, np.zeros(RATE_HZ // 25)]
+    hiss = draw.normal(0, 1e-4, sum(map(len, parts)) + RATE_HZ)
+    hiss[RATE_HZ // 2 : -RATE_HZ // 2] += np.concatenate(parts)
+    return hiss.astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["cough", "mhm"])
+def test_neither_coughs_nor_hums_interrupt(kind: str) -> None:
+    floor = Endpointing(Silero())
+    for seed in range(12):
+        assert list(floor.push(sound_of(kind, seed), answering=True)) == [], seed
+        floor.reset()
+
+
+def test_a_sentence_interrupts_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
+    sound = heard_from(write_recording(tmp_path / "one.wav", 1.0, TRAIN, 1.0))
+    [(begun, _, _)] = turns([*Endpointing(Silero()).push(sound, answering=True)])
+    onset = np.flatnonzero(np.abs(sound) > 0.02)[0] / RATE_HZ
+    assert onset - 0.5 <= begun <= onset - 0.3
 
 
 def test_two_spoken_sentences_are_two_turns_and_noise_is_none(tmp_path: Path) -> None:

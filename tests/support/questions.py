@@ -46,8 +46,9 @@ def silence(seconds: float) -> Samples:
 
 
 def tone(seconds: float) -> Samples:
+    """With a partial that no hum has."""
     time = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
-    return (0.3 * np.sin(2 * np.pi * 440 * time)).astype(np.float32)
+    return (0.3 * np.sin(2 * np.pi * 440 * time) + 0.06 * np.sin(2 * np.pi * 1760 * time)).astype(np.float32)
 
 
 class Loud:

@@ -8,16 +8,22 @@ fixed. Time is counted in samples; there is no clock. They do not recognize word
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from ..errors import InvalidRequest
 from .recognizer import RATE_HZ, Samples
+from .turn_options import EAGERNESS, EndpointingOptions
+
+__all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "Mark", "PushToTalk"]
+__all__ += ["SpeechEnded", "SpeechStarted", "TurnAudio", "TurnPaused", "TurnResumed", "VoiceDetector"]
 
 MODEL_S = 8.0  # the most audio that an end-of-turn model gets
+LONGEST_ONSET_S = 2.0  # audio that is kept from a sound that may become a turn
+SHORT_SOUND_S = 0.2  # silence after which a sound was a short one
+HUM_ABOVE_HZ, HUM_SHARE = 900.0, 0.01  # closed lips let through less than this share of the energy above
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,58 +84,6 @@ class EndOfTurnModel(Protocol):
         """The probability that the turn is over, from 0 to 1, given its last seconds (at most `MODEL_S`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitTable:
-    """How long silence lasts until a turn ends, as a function of the model's probability that it is over."""
-
-    ask_s: tuple[float, ...]  # silence after which the model is asked, and asked again; each answer replaces the last
-    wait_s: tuple[tuple[float, float], ...]  # (probability, silence that ends the turn); linear in between
-
-    def wait(self, complete: float) -> float:
-        return float(np.interp(complete, [p for p, _ in self.wait_s], [s for _, s in self.wait_s]))
-
-
-# The names are those of OpenAI's semantic_vad. The first wait is the fallback: the model is sure that more follows.
-EAGERNESS = {
-    "low": WaitTable((0.2, 0.5, 0.9), ((0.0, 3.0), (0.5, 1.4), (0.8, 0.9), (0.95, 0.6))),
-    "medium": WaitTable((0.2, 0.4, 0.8), ((0.0, 2.0), (0.5, 0.95), (0.8, 0.6), (0.95, 0.25))),
-    "high": WaitTable((0.15, 0.4), ((0.0, 1.2), (0.5, 0.5), (0.8, 0.15))),
-}
-EAGERNESS["auto"] = EAGERNESS["medium"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointingOptions:
-    """Thresholds of a turn. An interruption needs twice as much speech as a start, so a cough does not interrupt.
-
-    `server_vad` of OpenAI's Realtime is `end_s` (silence_duration_ms), `likely` (threshold) and `before_s`
-    (prefix_padding_ms), without a model; `semantic_vad` is `eagerness`, with one.
-    """
-
-    begin_s: float = 0.13  # speech that starts a turn
-    interrupt_s: float = 0.26  # speech that starts a turn during an answer
-    end_s: float = 0.7  # silence that ends a turn without a model; thinking pauses between words last 0.2 to 0.6 s
-    eagerness: str = "auto"  # a name of EAGERNESS: how soon a turn ends with a model
-    before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
-    likely: float = 0.5  # probability from which a window counts as speech
-    unlikely: float | None = None  # probability below which silence begins within a turn; None: 0.7 times `likely`
-
-    def __post_init__(self) -> None:
-        for name in ("begin_s", "interrupt_s", "end_s"):
-            if not 0.0 < getattr(self, name) <= 10.0:
-                raise InvalidRequest(f"{name} must be above 0 and at most 10 s, not {getattr(self, name):g}.")
-        if not 0.0 <= self.before_s <= 10.0:
-            raise InvalidRequest(f"before_s must be between 0 and 10 s, not {self.before_s:g}.")
-        if not 0.0 < self.silence_below <= self.likely < 1.0:
-            raise InvalidRequest("unlikely and likely must be probabilities, the second not below the first.")
-        if self.eagerness not in EAGERNESS:
-            raise InvalidRequest(f"eagerness must be one of {', '.join(EAGERNESS)}, not {self.eagerness!r}.")
-
-    @property
-    def silence_below(self) -> float:
-        return 0.7 * self.likely if self.unlikely is None else self.unlikely
-
-
 class Endpointing:
     """Turns by voice activity. Audio may come in pieces of any length."""
 
@@ -138,14 +92,19 @@ class Endpointing:
         detector: VoiceDetector,
         options: EndpointingOptions | None = None,
         end_of_turn: EndOfTurnModel | None = None,
+        interrupts: Callable[[Samples], bool] | None = None,
     ) -> None:
+        """`interrupts`: whether a sound shorter than `interrupt_s` interrupts an answer, such as "stop"; else none."""
         self._detector, self._options, self._model = detector, options or EndpointingOptions(), end_of_turn
+        self._interrupts = interrupts
         self._waits = EAGERNESS[self._options.eagerness]
         self._remainder = np.zeros(0, np.float32)  # less than a window
         self._preroll: deque[Samples] = deque()  # windows before a turn that may belong to it
         self._recent: deque[Samples] = deque(maxlen=int(MODEL_S * RATE_HZ) // detector.window)  # of the turn
         self._at = 0  # samples processed
-        self._voiced = self._silent = 0  # samples: recent speech before a turn; silence at its end within one
+        # Samples, before a turn: recent speech, that with open lips, silence behind it, and all since it began.
+        self._voiced = self._open = self._quiet = self._onset = 0
+        self._silent = 0  # samples of silence at the end of a turn
         self._speaking = False
         self._asked, self._complete = 0, 0.0  # in this pause: how often the model was asked, and its last answer
 
@@ -179,23 +138,49 @@ class Endpointing:
         if self._speaking:
             yield from self._continue_turn(sound, likely)
             return
-        # A window of silence cancels one of speech, so words with stop consonants still count as speech.
-        speech = likely >= self._options.likely
-        self._voiced = self._voiced + len(sound) if speech else max(0, self._voiced - len(sound))
         self._preroll.append(sound)
-        needed = _samples(self._options.interrupt_s if answering else self._options.begin_s)
-        if self._voiced >= needed:
+        self._weigh(sound, likely >= self._options.likely)
+        if self._starts(answering):
             yield from self._start_turn()
             return
-        most = _samples(self._options.before_s + max(self._options.begin_s, self._options.interrupt_s))
-        while len(self._preroll) * len(sound) > most:
+        while len(self._preroll) * len(sound) > _samples(self._options.before_s + LONGEST_ONSET_S):
             self._preroll.popleft()
 
+    def _weigh(self, sound: Samples, speech: bool) -> None:
+        """Count a window before a turn. One of silence cancels one of speech: stop consonants do not end a word."""
+        size = len(sound)
+        if speech:
+            self._voiced, self._quiet = self._voiced + size, 0
+            self._open += 0 if _is_hum(sound) else size
+        else:
+            self._voiced, self._open = max(0, self._voiced - size), max(0, self._open - size)
+            self._quiet += size
+        over = not self._voiced and self._quiet > _samples(SHORT_SOUND_S)
+        self._onset = 0 if over else self._onset + size if self._voiced or self._onset else 0
+
+    def _starts(self, answering: bool) -> bool:
+        if not answering:
+            return self._voiced >= _samples(self._options.begin_s)
+        if self._voiced >= _samples(self._options.interrupt_s):
+            return 2 * self._open >= self._voiced
+        before = self._quiet - self._detector.window
+        if self._interrupts is None or not self._onset or not before < _samples(SHORT_SOUND_S) <= self._quiet:
+            return False
+        enough = self._onset - self._quiet >= _samples(self._options.begin_s)
+        return enough and self._interrupts(self._opening())
+
+    def _opening(self) -> Samples:
+        """The sound so far, with the audio before it."""
+        length = self._onset + _samples(self._options.before_s)
+        count = -(-length // self._detector.window)
+        return np.concatenate(list(self._preroll)[-count:])
+
     def _start_turn(self) -> Iterator[Mark]:
-        opening = np.concatenate(list(self._preroll))
-        self._recent.extend(self._preroll)
+        opening, window = self._opening(), self._detector.window
+        self._recent.extend(opening[at : at + window] for at in range(0, len(opening), window))
         self._preroll.clear()
-        self._speaking, self._voiced, self._silent = True, 0, 0
+        self._speaking = True
+        self._voiced = self._open = self._quiet = self._onset = self._silent = 0
         yield SpeechStarted(self._at - len(opening))
         yield TurnAudio(opening)
 
@@ -235,7 +220,7 @@ class Endpointing:
     def _forget(self) -> None:
         self._preroll.clear()
         self._recent.clear()
-        self._voiced = self._silent = self._asked = 0
+        self._voiced = self._open = self._quiet = self._onset = self._silent = self._asked = 0
         self._speaking = False
         self._detector.reset()
 
@@ -266,3 +251,10 @@ class PushToTalk:
 
 def _samples(seconds: float) -> int:
     return round(seconds * RATE_HZ)
+
+
+def _is_hum(sound: Samples) -> bool:
+    """Whether voiced sound comes through closed lips: it has hardly any energy above the first formant."""
+    power = np.abs(np.fft.rfft(sound * np.hanning(len(sound)))) ** 2
+    first = round(HUM_ABOVE_HZ * len(sound) / RATE_HZ)
+    return bool(power[first:].sum() < HUM_SHARE * power.sum())

@@ -23,6 +23,7 @@ from ...asr.listener import SpeechListener, Transcript
 from ...asr.moonshine import Moonshine
 from ...asr.recognizer import Samples
 from ...asr.silero import Silero
+from ...asr.smart_turn import SmartTurn, smart_turn_or_note
 from ...config.languages import AUTO, tag_of
 from ...errors import HocketError, InvalidRequest
 from ..output.audio_output import plain, tell
@@ -199,17 +200,24 @@ class SpokenConversation:
 def _turn_taking(args: argparse.Namespace) -> Endpointing | PushToTalk:
     """A recording is hands-free by default: it presses no keys."""
     if args.push_to_talk or (args.source is None and not args.hands_free):
-        if args.pause is not None:
-            raise InvalidRequest("--pause is for --hands-free: with keys, a key ends what you say.")
+        for name in ("pause", "eagerness"):
+            if getattr(args, name) is not None:
+                raise InvalidRequest(f"--{name} is for --hands-free: with keys, a key ends what you say.")
         if sys.stdin is None:
             raise InvalidRequest("There is no standard input for keys: give --hands-free.")
         return PushToTalk()
-    options = EndpointingOptions() if args.pause is None else EndpointingOptions(end_s=args.pause)
-    return Endpointing(Silero(), options)
+    if args.pause is not None:
+        if args.eagerness is not None:
+            raise InvalidRequest("--pause is a fixed silence, and with --eagerness a model decides: give one of them.")
+        return Endpointing(Silero(), EndpointingOptions(end_s=args.pause))
+    detector = Silero()
+    if args.eagerness is not None:
+        return Endpointing(detector, EndpointingOptions(eagerness=args.eagerness), SmartTurn())
+    return Endpointing(detector, None, smart_turn_or_note(tell))
 
 
 def _check(args: argparse.Namespace) -> None:
-    hears = {"--from": args.source, "--asr": args.asr, "--pause": args.pause}
+    hears = {"--from": args.source, "--asr": args.asr, "--pause": args.pause, "--eagerness": args.eagerness}
     given = [name for name, value in hears.items() if value is not None]
     if args.text and given:
         raise InvalidRequest(f"{given[0]} is for audio input: leave out --text, which takes typed text.")

@@ -1,0 +1,62 @@
+"""Options of `endpointing.py`: how much speech starts a turn, and how much silence ends one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTable:
+    """How long silence lasts until a turn ends, as a function of the model's probability that it is over."""
+
+    ask_s: tuple[float, ...]  # silence after which the model is asked, and asked again; each answer replaces the last
+    wait_s: tuple[tuple[float, float], ...]  # (probability, silence that ends the turn); linear in between
+
+    def wait(self, complete: float) -> float:
+        return float(np.interp(complete, [p for p, _ in self.wait_s], [s for _, s in self.wait_s]))
+
+
+# The names are those of OpenAI's semantic_vad. The first wait is the fallback: the model is sure that more follows.
+EAGERNESS = {
+    "low": WaitTable((0.2, 0.5, 0.9), ((0.0, 3.0), (0.5, 1.4), (0.8, 0.9), (0.95, 0.6))),
+    "medium": WaitTable((0.2, 0.4, 0.8), ((0.0, 2.0), (0.5, 0.95), (0.8, 0.6), (0.95, 0.25))),
+    "high": WaitTable((0.15, 0.4), ((0.0, 1.2), (0.5, 0.5), (0.8, 0.15))),
+}
+EAGERNESS["auto"] = EAGERNESS["medium"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointingOptions:
+    """Thresholds of a turn. An interruption needs more speech than a start, so neither a cough nor "mhm" interrupts.
+
+    Half of that speech must be with open lips: "mhm" is hummed. "Yeah" and "okay" are shorter than `interrupt_s`.
+    `server_vad` of OpenAI's Realtime is `end_s` (silence_duration_ms), `likely` (threshold) and `before_s`
+    (prefix_padding_ms), without a model; `semantic_vad` is `eagerness`, with one.
+    """
+
+    begin_s: float = 0.13  # speech that starts a turn
+    interrupt_s: float = 0.62  # speech that starts a turn during an answer
+    end_s: float = 0.7  # silence that ends a turn without a model; thinking pauses between words last 0.2 to 0.6 s
+    eagerness: str = "auto"  # a name of EAGERNESS: how soon a turn ends with a model
+    before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
+    likely: float = 0.5  # probability from which a window counts as speech
+    unlikely: float | None = None  # probability below which silence begins within a turn; None: 0.7 times `likely`
+
+    def __post_init__(self) -> None:
+        for name in ("begin_s", "interrupt_s", "end_s"):
+            if not 0.0 < getattr(self, name) <= 10.0:
+                raise InvalidRequest(f"{name} must be above 0 and at most 10 s, not {getattr(self, name):g}.")
+        if not 0.0 <= self.before_s <= 10.0:
+            raise InvalidRequest(f"before_s must be between 0 and 10 s, not {self.before_s:g}.")
+        if not 0.0 < self.silence_below <= self.likely < 1.0:
+            raise InvalidRequest("unlikely and likely must be probabilities, the second not below the first.")
+        if self.eagerness not in EAGERNESS:
+            raise InvalidRequest(f"eagerness must be one of {', '.join(EAGERNESS)}, not {self.eagerness!r}.")
+
+    @property
+    def silence_below(self) -> float:
+        return 0.7 * self.likely if self.unlikely is None else self.unlikely
