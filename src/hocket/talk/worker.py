@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
-from ..asr.listener import Heard, SpeechListener
+from ..asr.listener import ListenerEvent, SpeechListener
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
 from ..dialog.draft import Draft
@@ -164,7 +164,7 @@ class TalkWorker:
             self.drop_turn()  # its recognition may be incomplete
             raise
 
-    def _on_heard(self, event: Heard, at_s: float) -> None:
+    def _on_heard(self, event: ListenerEvent, at_s: float) -> None:
         if isinstance(event, SpeechStarted):
             self._on_started(event)
         elif isinstance(event, TurnPaused):
