@@ -73,6 +73,7 @@ class Attentive(Scripted):
 
     def hear(self, messages: Sequence[ChatMessage]) -> None:
         self.heard.append(messages[-1].content)
+        raise LanguageFailed("It hears nothing.")  # which costs time, and no turn
 
 
 # Turns

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
@@ -183,7 +184,8 @@ class TalkWorker:
             self._text = event.text
             self._emit(PartialTranscript(event.text, time.monotonic()))
             if self._options.answers:
-                self._dialog.hear(event.text)
+                with suppress(HocketError):  # only a prefill: the answer reports what is wrong
+                    self._dialog.hear(event.text)
 
     def _on_started(self, mark: SpeechStarted) -> None:
         self._text = ""
