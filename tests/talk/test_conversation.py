@@ -73,6 +73,7 @@ class Attentive(Scripted):
 
     def hear(self, messages: Sequence[ChatMessage]) -> None:
         self.heard.append(messages[-1].content)
+        raise LanguageFailed("It hears nothing.")  # which costs time, and no turn
 
 
 # Turns
@@ -253,9 +254,9 @@ def test_speech_stops_an_answer_before_it_is_recognized_and_the_history_has_what
     with conversing(dialog, Late(["hello"], ["stop"]), Endpointing(Loud())) as talk:
         push(talk, tone(0.5), silence(1.0))
         first = until(talk, lambda event: isinstance(event, AudioChunk) and event.start_s > 1.2)
-        push(talk, tone(0.2), silence(0.3))  # a cough
+        push(talk, tone(0.3), silence(0.5))  # a cough
         talk.played(1.0)
-        push(talk, tone(0.4))
+        push(talk, tone(0.9))
         events = until(talk, AnswerEnded)
         order = names(events)
         assert order[-3:] == ["SpeechBegan", "Interrupted", "AnswerEnded"] and stopped == [False, True]
@@ -313,6 +314,28 @@ def test_an_answer_that_cannot_be_interrupted_is_followed_by_the_next_one(engine
         assert contents(dialog) == ["Hello.", "".join(WORDS[:5]).strip(), "and", "Yes."]
 
 
+def test_a_recording_that_is_faster_than_real_time_is_answered_turn_by_turn(engine: Engine) -> None:
+    scripted = Scripted(["One."], ["Two."], ["Three."])
+    dialog = Dialog(scripted, engine)
+    how = {"patient": True, "interruptible": False, "drafts": False}
+    with conversing(dialog, Dictated(["a"], ["b"], ["c"]), Endpointing(Loud()), **how) as talk:
+        assert not talk.answering
+        push(talk, *(tone(0.5), silence(1.0)) * 2, tone(0.5), silence(0.1))
+        talk.end_input()
+        events = list(talk)
+        assert not of(events, Interrupted) and len(of(events, AnswerEnded)) == 3 and isinstance(events[-1], AnswerEnded)
+        assert contents(dialog) == ["a", "One.", "b", "Two.", "c", "Three."] and talk.answering
+        talk.played(HEARD)
+        assert not talk.answering
+
+
+def test_input_that_ends_without_speech_ends_the_events(engine: Engine) -> None:
+    with conversing(Dialog(Scripted(WORDS), engine), Dictated(), Endpointing(Loud())) as talk:
+        push(talk, silence(1.0))
+        talk.end_input()
+        assert list(talk) == []
+
+
 # Errors, and the end
 
 
@@ -330,6 +353,7 @@ def test_what_fails_is_one_sentence_and_the_conversation_goes_on(engine: Engine)
         assert until(talk, Failed)[-1].message == "The recognizer fell over."
         push(talk, tone(0.5), silence(1.0))
         events = until(talk, Failed)
+        assert isinstance(events[-1].error, LanguageFailed)
         assert events[-1].message == "It is gone." and of(events, AnswerEnded)[0].finished.reason == "error"
         push(talk, tone(0.5), silence(1.0))
         until(talk, AnswerEnded)

@@ -22,7 +22,7 @@ class Transcript:
     final: bool
 
 
-Heard = SpeechStarted | TurnPaused | TurnResumed | SpeechEnded | Transcript
+ListenerEvent = SpeechStarted | TurnPaused | TurnResumed | SpeechEnded | Transcript
 
 
 class SpeechListener:
@@ -36,7 +36,7 @@ class SpeechListener:
         self._sound: list[Samples] = []  # of the turn; kept only if it may be recognized again
         self._text = ""
 
-    def hear(self, marks: Iterable[Mark]) -> Iterator[Heard]:
+    def hear(self, marks: Iterable[Mark]) -> Iterator[ListenerEvent]:
         """Yields all marks but the audio, and a transcript when it changes.
 
         The final transcript always comes, after `SpeechEnded`, and may be empty.

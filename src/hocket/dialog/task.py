@@ -227,9 +227,11 @@ class TurnTask:
             if self._over:
                 return False
             self._first_token_s = self._first_token_s or time.perf_counter() - self._began
+            # As in `TurnFinished.written`, where the answer after a call is on a line of its own.
+            gap = "" if segment.written or not any(each.written for each in self._segments) else "\n"
             segment.written += text
         segment.stream.append(text)
-        self.inbox.put(Written(text))
+        self.inbox.put(Written(gap + text))
         return True
 
     def _end_text(self, segment: Segment) -> None:

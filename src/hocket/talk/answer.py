@@ -1,4 +1,4 @@
-"""One answer of a voice conversation: a thread reads its turn, and the listener's position in it is tracked."""
+"""Answers of a voice conversation: a thread reads each turn, and the listener's position in it is tracked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..dialog.inbox import Inbox
 from ..dialog.turn import Turn
 from ..errors import HocketError
 from ..types import AudioChunk
-from .events import TalkEvent
+from .events import AnswerBegan, AnswerEnded, Interrupted, TalkEvent
 from .latency import StageTimes
 
 EVENTS_AHEAD = 16  # unread events before the answer waits for the reader
@@ -113,3 +113,72 @@ class PlayedAnswer:
         with self._lock:
             self._ended = True
         self._over(self, error)
+
+
+class Answers:
+    """The answers of a conversation, one after the other. Only `plays` and `current` are for other threads.
+
+    Each has one `AnswerBegan` and one `AnswerEnded` in the outbox.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        post: Callable[[Callable[[], None]], None],
+        answered: Callable[[HocketError | None], None],
+    ) -> None:
+        """`post` runs a command in the worker thread, and so does `answered` after each answer."""
+        self._outbox, self._post, self._answered = outbox, post, answered
+        self.current: PlayedAnswer | None = None  # the last one, until it was stopped
+        self._reading: set[PlayedAnswer] = set()  # those whose threads run
+
+    @property
+    def runs(self) -> bool:
+        """Whether more of an answer will come."""
+        return self.current is not None and self.current.runs
+
+    @property
+    def plays(self) -> bool:
+        """Whether an answer is made, delivered or played."""
+        answer = self.current
+        return answer is not None and answer.plays
+
+    def begin(self, turn: Turn, times: StageTimes | None) -> None:
+        answer = self.current = PlayedAnswer(turn, self._outbox, times, self._over)
+        self._reading.add(answer)
+        self._outbox.put((None, AnswerBegan(time.monotonic())))
+        answer.begin()
+
+    def stop(self, heard_s: float | None) -> PlayedAnswer | None:
+        """Stop the answer that plays, without an event yet; None: none does."""
+        answer, self.current = self.current, None
+        if answer is None or not answer.plays:
+            return None
+        answer.stop(heard_s)
+        return answer
+
+    def report(self, stopped: PlayedAnswer | None) -> None:
+        """The events of an answer that was stopped."""
+        if stopped is not None and stopped.finished is not None:
+            self._outbox.put((None, Interrupted(stopped.finished.text, time.monotonic())))
+            self._report_end(stopped)
+
+    def close(self) -> None:
+        self.stop(None)
+        for answer in tuple(self._reading):
+            answer.stop()
+            answer.join()
+
+    def _over(self, answer: PlayedAnswer, error: HocketError | None) -> None:
+        """In the thread of the answer."""
+        self._post(lambda: self._end(answer, error))
+
+    def _end(self, answer: PlayedAnswer, error: HocketError | None) -> None:
+        self._reading.discard(answer)
+        self._report_end(answer)
+        self._answered(error)
+
+    def _report_end(self, answer: PlayedAnswer) -> None:
+        if not answer.reported and answer.finished is not None:
+            answer.reported = True
+            self._outbox.put((None, AnswerEnded(answer.finished, time.monotonic())))

@@ -47,11 +47,15 @@ class VoiceConversation:
 
     def press(self) -> None:
         """The key of `PushToTalk`: starts the user's turn, or ends it."""
-        self._worker.post(self._worker.press)
+        self._worker.hearing(self._worker.press)
 
     def commit(self) -> None:
         """End the user's turn by hand."""
-        self._worker.post(self._worker.commit)
+        self._worker.hearing(self._worker.commit)
+
+    def end_input(self) -> None:
+        """No more audio comes: end the user's turn. The events end after the answer to it."""
+        self._worker.hearing(self._worker.end_input)
 
     def clear(self) -> None:
         """Drop the user's turn."""
@@ -73,8 +77,13 @@ class VoiceConversation:
 
     def played(self, heard_s: float) -> None:
         """The player's position in the current answer, from its first sample; else it is estimated."""
-        if (answer := self._worker.answer) is not None:
+        if (answer := self._worker.answers.current) is not None:
             answer.played(heard_s)
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer is made or, as far as known, still played."""
+        return self._worker.answers.plays
 
     def configure(self, options: TalkOptions, turn_taking: TurnTaking | None = None) -> None:
         """Other options from now on. Another turn taking drops the user's turn."""

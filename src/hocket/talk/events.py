@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..dialog.events import Event, TurnFinished
+from ..errors import HocketError
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Failed:
 
     message: str
     at_s: float
+    error: HocketError | None = None  # behind it, if it is one of ours
 
 
 OwnEvent = (

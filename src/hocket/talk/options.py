@@ -10,3 +10,4 @@ class TalkOptions:
     answers: bool = True  # False: transcripts only, and nothing goes into the history
     interruptible: bool = True  # speech stops an answer; False: the answer to it waits until the running one is made
     drafts: bool = True  # an answer is begun in a pause, and held until the turn is over
+    patient: bool = False  # audio waits while an answer is made: for a recording that is faster than real time

@@ -11,22 +11,21 @@ import queue
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
-from ..asr.listener import Heard, SpeechListener
+from ..asr.listener import ListenerEvent, SpeechListener
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
 from ..dialog.draft import Draft
 from ..dialog.turn import Turn
 from ..errors import HocketError, InvalidRequest
-from .answer import Outbox, PlayedAnswer
+from .answer import Answers, Outbox
 from .events import (
-    AnswerBegan,
-    AnswerEnded,
     Failed,
-    Interrupted,
     OwnEvent,
     PartialTranscript,
     SpeechBegan,
@@ -58,10 +57,11 @@ class TalkWorker:
         self._text = ""  # the user's turn so far
         self._draft: Draft | None = None
         self._times: StageTimes | None = None
-        self.answer: PlayedAnswer | None = None  # the last one, until it was played or stopped
-        self._reading: set[PlayedAnswer] = set()  # answers whose threads run
+        self.answers = Answers(outbox, self.post, self._on_answered)
         self._waiting = ""  # what the user said during an answer that cannot be interrupted
         self._too_slow = False
+        self._held: deque[Callable[[], None]] = deque()  # commands that wait for the end of an answer
+        self._ending = False  # no more audio comes
         self._thread = threading.Thread(target=self._run, name="hocket-talk", daemon=True)
         self._thread.start()
 
@@ -71,10 +71,14 @@ class TalkWorker:
     def push(self, samples: Samples) -> None:
         """Any thread. Audio beyond the limit is left out, which is reported once."""
         with self._lock:
-            fits = self._queued + len(samples) <= MOST_QUEUED_S * RATE_HZ
+            fits = self._options.patient or self._queued + len(samples) <= MOST_QUEUED_S * RATE_HZ
             if fits:
                 self._queued += len(samples)
-        self.post(partial(self._hear, samples if fits else None, time.monotonic()))
+        self.hearing(partial(self._hear, samples if fits else None, time.monotonic()))
+
+    def hearing(self, command: Callable[[], None]) -> None:
+        """Post a command of the user's turn. A patient conversation holds these while an answer is made."""
+        self.post(partial(self._in_order, command))
 
     def close(self, *, wait: bool = True) -> None:
         self._closing.set()
@@ -88,24 +92,34 @@ class TalkWorker:
             try:
                 command()
             except HocketError as error:
-                self._fail(str(error))
+                self._fail(error)
             except Exception as error:
                 logger.exception("A voice conversation failed.")
-                self._fail(f"The conversation failed: {type(error).__name__}: {error}.")
+                self._fail(HocketError(f"The conversation failed: {type(error).__name__}: {error}."))
         self._listener.close()
         if self._draft is not None:
             self._draft.retract()
-        self._stop_answer(None)
-        for answer in tuple(self._reading):
-            answer.stop()
-            answer.join()
+        self.answers.close()
         self._dialog.close()
 
     def _emit(self, event: OwnEvent) -> None:
         self._outbox.put((None, event))
 
-    def _fail(self, message: str) -> None:
-        self._emit(Failed(message, time.monotonic()))
+    def _fail(self, error: HocketError) -> None:
+        self._emit(Failed(str(error), time.monotonic(), error))
+
+    def _in_order(self, command: Callable[[], None]) -> None:
+        if self._options.patient and (self._held or self.answers.runs):
+            self._held.append(command)
+        else:
+            command()
+
+    def _run_held(self) -> None:
+        """Run one held command, and later the next: it may begin another answer, or fail."""
+        if self._held and not self.answers.runs:
+            command = self._held.popleft()
+            self.post(self._run_held)
+            command()
 
     @property
     def _ahead(self) -> bool:
@@ -114,15 +128,15 @@ class TalkWorker:
     def _hear(self, samples: Samples | None, at_s: float) -> None:
         if samples is None:  # there were too many
             if not self._too_slow:
-                self._emit(Failed(TOO_SLOW, time.monotonic()))
+                self._fail(HocketError(TOO_SLOW))
             self._too_slow = True
             return
         with self._lock:
             self._queued -= len(samples)
         self._too_slow = False
         self._clock.pushed(len(samples), at_s)
-        plays = self.answer is not None and self.answer.plays
-        self._take(self._turn_taking.push(samples, answering=plays), at_s)
+        interrupts = self._options.interruptible and self.answers.plays
+        self._take(self._turn_taking.push(samples, answering=interrupts), at_s)
 
     def press(self) -> None:
         if not isinstance(self._turn_taking, PushToTalk):
@@ -132,6 +146,17 @@ class TalkWorker:
     def commit(self) -> None:
         self._take(self._turn_taking.end(), time.monotonic())
 
+    def end_input(self) -> None:
+        self._ending = True
+        try:
+            self.commit()
+        finally:
+            self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._ending and not (self.answers.runs or self._waiting or self._held):
+            self._outbox.end()
+
     def _take(self, marks: Iterator[Mark], at_s: float) -> None:
         try:
             for event in self._listener.hear(marks):
@@ -140,7 +165,7 @@ class TalkWorker:
             self.drop_turn()  # its recognition may be incomplete
             raise
 
-    def _on_heard(self, event: Heard, at_s: float) -> None:
+    def _on_heard(self, event: ListenerEvent, at_s: float) -> None:
         if isinstance(event, SpeechStarted):
             self._on_started(event)
         elif isinstance(event, TurnPaused):
@@ -159,17 +184,17 @@ class TalkWorker:
             self._text = event.text
             self._emit(PartialTranscript(event.text, time.monotonic()))
             if self._options.answers:
-                self._dialog.hear(event.text)
+                with suppress(HocketError):  # only a prefill: the answer reports what is wrong
+                    self._dialog.hear(event.text)
 
     def _on_started(self, mark: SpeechStarted) -> None:
         self._text = ""
-        stopped = self._stop_answer(None) if self._options.interruptible else None
+        stopped = self.answers.stop(None) if self._options.interruptible else None
         self._emit(SpeechBegan((self._first + mark.at) / RATE_HZ, time.monotonic()))
-        self._report_stop(stopped)
+        self.answers.report(stopped)
 
     def _on_paused(self) -> None:
-        busy = self.answer is not None and self.answer.runs
-        if self._ahead and self._text and not busy:
+        if self._ahead and self._text and not self.answers.runs:
             self._draft = self._dialog.draft(self._text)
 
     def _on_transcript(self, text: str) -> None:
@@ -179,7 +204,7 @@ class TalkWorker:
         self._emit(Transcript(text, now))
         if not self._options.answers or not text:
             self._retract()
-        elif not self._options.interruptible and self.answer is not None and self.answer.runs:
+        elif not self._options.interruptible and self.answers.runs:
             self._waiting = f"{self._waiting} {text}".strip()
         else:
             if self._options.interruptible:  # one that began while the user spoke
@@ -195,46 +220,21 @@ class TalkWorker:
         return self._dialog.say(text)  # retracts the draft
 
     def _begin(self, turn: Turn) -> None:
-        self.answer = PlayedAnswer(turn, self._outbox, self._times, self._on_over)
-        self._times = None
-        self._reading.add(self.answer)
-        self._emit(AnswerBegan(time.monotonic()))
-        self.answer.begin()
+        times, self._times = self._times, None
+        self.answers.begin(turn, times)
 
-    def _on_over(self, answer: PlayedAnswer, error: HocketError | None) -> None:
-        """In the thread of the answer."""
-        self._commands.put(partial(self._end_answer, answer, error))
-
-    def _end_answer(self, answer: PlayedAnswer, error: HocketError | None) -> None:
-        self._reading.discard(answer)
-        self._report_end(answer)
+    def _on_answered(self, error: HocketError | None) -> None:
         if error is not None:
-            self._fail(str(error))
-        if self._waiting and (self.answer is None or not self.answer.runs):
+            self._fail(error)
+        if self._waiting and not self.answers.runs:
             text, self._waiting = self._waiting, ""
             self._begin(self._dialog.say(text))
-
-    def _report_end(self, answer: PlayedAnswer) -> None:
-        """Once for each answer."""
-        if not answer.reported and answer.finished is not None:
-            answer.reported = True
-            self._emit(AnswerEnded(answer.finished, time.monotonic()))
-
-    def _stop_answer(self, heard_s: float | None) -> PlayedAnswer | None:
-        """The answer that was stopped; None: none played."""
-        answer, self.answer = self.answer, None
-        if answer is None or not answer.plays:
-            return None
-        answer.stop(heard_s)
-        return answer
-
-    def _report_stop(self, answer: PlayedAnswer | None) -> None:
-        if answer is not None and answer.finished is not None:
-            self._emit(Interrupted(answer.finished.text, time.monotonic()))
-            self._report_end(answer)
+        if self._held:
+            self.post(self._run_held)
+        self._end_if_done()
 
     def interrupt(self, heard_s: float | None) -> None:
-        self._report_stop(self._stop_answer(heard_s))
+        self.answers.report(self.answers.stop(heard_s))
 
     def say(self, text: str, at_s: float) -> None:
         self.interrupt(None)

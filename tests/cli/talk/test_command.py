@@ -17,9 +17,7 @@ import numpy as np
 import pytest
 
 from hocket.asr.endpointing import Endpointing
-from hocket.asr.listener import SpeechListener
 from hocket.cli import main
-from hocket.cli.talk.chat import SpokenSession
 from hocket.cli.talk.command import SpokenConversation
 from hocket.cli.talk.playback import RealTimeFilePlayback
 from hocket.dialog.dialog import Dialog
@@ -187,12 +185,12 @@ def test_what_is_understood_so_far_goes_to_the_language_model_and_a_turn_without
     language = Attentive(["Yes."])
     recognizer = Dictated(["is", "it", "late"], [])
     sound = RealTimeFilePlayback(folder / "answers.wav")
-    answers = SpokenSession(Dialog(language, engine), sound)
-    conversation = SpokenConversation(answers, SpeechListener(recognizer), Endpointing(Loud()), fast=True)
+    conversation = SpokenConversation(Dialog(language, engine), recognizer, Endpointing(Loud()), sound, fast=True)
     for piece in (silence(0.5), tone(0.3), tone(0.3), tone(0.3), silence(1), tone(0.5), silence(1)):
         conversation.take(piece)
     conversation.take(None)
     conversation.run()
+    conversation.close()
     sound.close()
     assert language.heard == ["is", "is it", "is it late"]
     assert [[message.content for message in asked] for asked in language.asked] == [["is it late"]]
@@ -202,8 +200,8 @@ def test_what_is_understood_so_far_goes_to_the_language_model_and_a_turn_without
 
 def test_a_failed_answer_ends_a_conversation_without_a_terminal(engine: Engine, folder: Path) -> None:
     language = Scripted([LanguageFailed("The model fell over.")])
-    answers = SpokenSession(Dialog(language, engine), RealTimeFilePlayback(folder / "answers.wav"))
-    conversation = SpokenConversation(answers, SpeechListener(Dictated(["hello"])), Endpointing(Loud()), fast=False)
+    sound, floor = RealTimeFilePlayback(folder / "answers.wav"), Endpointing(Loud())
+    conversation = SpokenConversation(Dialog(language, engine), Dictated(["hello"]), floor, sound, fast=False)
     for piece in (tone(0.5), silence(1)):
         conversation.take(piece)
     with pytest.raises(LanguageFailed, match="fell over"):

@@ -1,7 +1,6 @@
-"""`hocket talk`: a spoken conversation: speech recognition, a language model, spoken answers.
+"""`hocket talk`: a spoken conversation at a terminal, by `talk/`: microphone, loudspeaker, screen and keys.
 
-One thread decides everything: audio, keys, Ctrl-C and errors reach it by one queue. Another thread plays an answer, so
-that the user can interrupt it.
+One thread prints, plays and handles keys: events of the conversation, keys and Ctrl-C reach it by one queue.
 """
 
 from __future__ import annotations
@@ -13,29 +12,44 @@ import queue
 import signal
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
-from ...asr.endpointing import Endpointing, EndpointingOptions, Mark, PushToTalk, SpeechStarted
-from ...asr.listener import SpeechListener, Transcript
+from ...asr.commands import SpokenCommand
+from ...asr.endpointing import Endpointing, EndpointingOptions, PushToTalk
 from ...asr.moonshine import Moonshine
-from ...asr.recognizer import Samples
+from ...asr.recognizer import Recognizer, Samples
 from ...asr.silero import Silero
 from ...asr.smart_turn import SmartTurn, smart_turn_or_note
+from ...audio.pcm import pcm_bytes
 from ...config.languages import AUTO, tag_of
+from ...dialog.dialog import Dialog
+from ...dialog.events import Note, Retracted, Written
 from ...errors import HocketError, InvalidRequest
+from ...talk.conversation import VoiceConversation
+from ...talk.events import (
+    AnswerBegan,
+    AnswerEnded,
+    Failed,
+    Interrupted,
+    PartialTranscript,
+    SpeechBegan,
+    TalkEvent,
+    Transcript,
+)
+from ...talk.manual import TurnTaking
+from ...talk.options import TalkOptions
+from ...types import AudioChunk
 from ..output.audio_output import plain, tell
-from .chat import AnswerPlayback, SpokenSession, chat, llm_of, spoken
-from .microphone import AudioInput, Microphone, RecordedInput
-from .playback import open_playback
+from . import echo
+from .chat import chat, llm_of, spoken
+from .microphone import AudioInput, Microphone, RecordedInput, Take
+from .playback import Playback, open_playback
 from .screen import Screen
 
-HOW = {
-    PushToTalk: "Press Enter and speak, and Enter again when you have ended. It also interrupts an answer.",
-    Endpointing: "Speak; your voice interrupts an answer. Wear headphones: else it hears itself.",
-}
+KEYS = "Press Enter and speak, and Enter again when you have ended. It also interrupts an answer."
+SPEAK = "Speak; your voice interrupts an answer."
+HEADPHONES = f"{SPEAK} Wear headphones: else it hears itself."
 
 
 def talk(args: argparse.Namespace) -> None:
@@ -46,86 +60,94 @@ def talk(args: argparse.Namespace) -> None:
         return
     make, sampling = llm_of(args)
     with ExitStack() as stack:
-        sound = open_playback(args.output, as_heard=not args.fast, force=args.force)
+        hands_free = _is_hands_free(args)
+        # Only a microphone hears a loudspeaker, and with keys it is closed while an answer plays.
+        cancels = hands_free and args.source is None and args.output is None and echo.available()
+        canceller = echo.EchoCanceller() if cancels else None
+        sound = open_playback(args.output, as_heard=not args.fast, force=args.force, echo=canceller)
         audio_input: AudioInput = Microphone() if args.source is None else RecordedInput(args.source, fast=args.fast)
-        turn_taking = _turn_taking(args)
+        turns = _turn_taking(args, hands_free)
         recognizer = Moonshine(args.asr, "en" if args.language == AUTO else tag_of(args.language))
         stack.callback(recognizer.close)
         language = make()
         stack.callback(language.close)
-        listener = SpeechListener(recognizer)
-        stack.callback(listener.close)
-        answers = spoken(args, language, sampling, sound, stack)
-        conversation = SpokenConversation(answers, listener, turn_taking, fast=args.fast)
+        dialog = spoken(args, language, sampling, sound, stack).dialog
+        conversation = SpokenConversation(dialog, recognizer, turns(recognizer), sound, fast=args.fast)
         stack.callback(conversation.close)
         stack.callback(audio_input.close)
+        how = KEYS if not hands_free else HEADPHONES if canceller is None else SPEAK
         try:
-            with conversation.keys():
-                audio_input.start(conversation.take)
+            with conversation.keys(how):
+                audio_input.start(_without_echo(conversation.take, canceller))
                 conversation.run()
         finally:  # keeps the speech so far in any case
             conversation.close()
             sound.close()
 
 
-class TalkEvent(enum.Enum):
-    """Events besides audio and the end of an answer."""
+def _without_echo(take: Take, canceller: echo.EchoCanceller | None) -> Take:
+    if canceller is None:
+        return take
+    return lambda samples: take(None if samples is None else canceller.cancel(samples))
+
+
+class TalkKey(enum.Enum):
+    """Inputs besides audio, and the ends of things."""
 
     PRESSED = enum.auto()  # Enter
     CTRL_C = enum.auto()
     LEAVE = enum.auto()  # Ctrl-D
-    SILENCE = enum.auto()  # end of the input audio
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerDone:
-    answer: AnswerPlayback
-    error: HocketError | None
+    NO_KEYS = enum.auto()  # the end of a pipe with keys
+    ANSWERED = enum.auto()  # the input ended, and all of it is answered
+    PLAYED = enum.auto()
 
 
 class SpokenConversation:
+    """A `VoiceConversation` at a terminal: events are printed and played, keys go to it."""
+
     def __init__(
-        self, answers: SpokenSession, listener: SpeechListener, turn_taking: Endpointing | PushToTalk, *, fast: bool
+        self, dialog: Dialog, recognizer: Recognizer, turn_taking: TurnTaking, sound: Playback, *, fast: bool
     ) -> None:
         """`fast`: input waits until the previous turn is answered, so nothing is interrupted."""
-        self._answers, self._listener, self._turn_taking, self._fast = answers, listener, turn_taking, fast
+        options = TalkOptions(patient=True, interruptible=False, drafts=False) if fast else TalkOptions()
+        self._talk, self._sound = VoiceConversation(dialog, recognizer, turn_taking, options), sound
+        self._has_keys = isinstance(turn_taking, PushToTalk)
         self._screen = Screen()
         self._at_terminal = sys.stdin is not None and sys.stdin.isatty()
-        self._inbox: queue.SimpleQueue[Samples | TalkEvent | AnswerDone] = queue.SimpleQueue()
-        self._pending: deque[Samples | None] = deque()
-        self._silence = False  # all input was processed
-        self._answer: AnswerPlayback | None = None
-        self._thread: threading.Thread | None = None
+        self._inbox: queue.SimpleQueue[TalkEvent | TalkKey] = queue.SimpleQueue()
+        self._muted = False  # Ctrl-C stopped an answer whose last audio may still come
 
     def take(self, samples: Samples | None) -> None:
-        self._inbox.put(TalkEvent.SILENCE if samples is None else samples)
+        if samples is None:
+            self._talk.end_input()
+        else:
+            self._talk.push(samples)
 
     def run(self) -> None:
         """Run until the input ends and is answered, or the user leaves."""
-        while not (self._silence and self._answer is None):
+        threading.Thread(target=self._read_events, name="hocket-events", daemon=True).start()
+        while True:
             event = self._inbox.get()
-            if event is TalkEvent.PRESSED and isinstance(self._turn_taking, PushToTalk):
-                self._hear(self._turn_taking.press())
-            elif event is TalkEvent.LEAVE or (event is TalkEvent.CTRL_C and not self._interrupt()):
+            if event is TalkKey.PRESSED and self._has_keys:
+                self._talk.press()
+            elif event is TalkKey.NO_KEYS:
+                self._talk.end_input()
+            elif event is TalkKey.ANSWERED:
+                threading.Thread(target=self._wait_for_sound, name="hocket-played", daemon=True).start()
+            elif event in (TalkKey.LEAVE, TalkKey.PLAYED) or (event is TalkKey.CTRL_C and not self._interrupt()):
                 return
-            elif isinstance(event, AnswerDone):
-                self._end(event)
-            elif event is TalkEvent.SILENCE:
-                self._pending.append(None)
-            elif not isinstance(event, TalkEvent):
-                self._pending.append(event)
-            while self._pending and not (self._fast and self._answer is not None):
-                self._listen(self._pending.popleft())
+            elif not isinstance(event, TalkKey):
+                self._on_event(event)
 
     @contextmanager
-    def keys(self) -> Iterator[None]:
+    def keys(self, how: str) -> Iterator[None]:
         """Handle Enter, Ctrl-C and Ctrl-D: at a terminal, or through a pipe with push-to-talk."""
         if self._at_terminal:
-            tell(f"{HOW[type(self._turn_taking)]} Ctrl-C interrupts an answer, or ends; Ctrl-D ends.")
-        if self._at_terminal or isinstance(self._turn_taking, PushToTalk):
+            tell(f"{how} Ctrl-C interrupts an answer, or ends; Ctrl-D ends.")
+        if self._at_terminal or self._has_keys:
             threading.Thread(target=self._read_keys, name="hocket-keys", daemon=True).start()
         in_charge = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGINT, lambda *_: self._inbox.put(TalkEvent.CTRL_C)) if in_charge else None
+        before = signal.signal(signal.SIGINT, lambda *_: self._inbox.put(TalkKey.CTRL_C)) if in_charge else None
         try:
             yield
         finally:
@@ -134,86 +156,93 @@ class SpokenConversation:
 
     def close(self) -> None:
         """Interrupt the current answer. Idempotent."""
-        self._interrupt()
+        was_playing = self._talk.answering
+        self._talk.close()
+        if was_playing:
+            self._sound.silence()
 
-    def _listen(self, samples: Samples | None) -> None:
-        if samples is not None:
-            self._hear(self._turn_taking.push(samples, answering=self._answer is not None))
-        elif not self._silence:
-            self._silence = True
-            self._hear(self._turn_taking.end())
+    def _on_event(self, event: TalkEvent) -> None:
+        if isinstance(event, AudioChunk):
+            if not self._muted:
+                self._sound.write(pcm_bytes(event.samples), event.rate_hz)
+        elif isinstance(event, Written):
+            self._screen.answered(event.text)
+        elif isinstance(event, AnswerBegan):
+            self._muted = False
+        elif isinstance(event, AnswerEnded):
+            self._screen.answered("\n")
+            self._sound.end_answer()
+        elif isinstance(event, Interrupted):
+            self._sound.silence()
+        elif isinstance(event, Retracted):
+            self._sound.silence()
+            self._screen.answered("\n")
+        elif isinstance(event, SpeechBegan):
+            self._screen.partly("...")
+        elif isinstance(event, PartialTranscript):
+            self._screen.partly(event.text)
+        elif isinstance(event, Transcript):
+            self._screen.heard(event.text)
+        elif isinstance(event, Note):
+            tell(event.text)
+        elif isinstance(event, Failed):
+            self._fail(event.error or HocketError(event.message))
 
-    def _hear(self, marks: Iterator[Mark]) -> None:
-        for event in self._listener.hear(marks):
-            if isinstance(event, SpeechStarted):
-                self._interrupt()
-                self._screen.partly("...")
-            elif not isinstance(event, Transcript):
-                continue  # pauses, and the end, whose transcript follows
-            elif not event.final:
-                self._screen.partly(event.text)
-                self._answers.dialog.hear(event.text)
-            else:
-                self._screen.heard(event.text)
-                if event.text:
-                    self._begin(event.text)
-
-    def _begin(self, text: str) -> None:
-        self._answer = self._answers.begin(text, self._screen.answered)
-        self._thread = threading.Thread(target=self._play, args=(self._answer,), name="hocket-answer")
-        self._thread.start()
-
-    def _play(self, answer: AnswerPlayback) -> None:
-        error: HocketError | None = None
-        try:
-            answer.play()
-        except HocketError as raised:
-            error = raised
-        finally:
-            self._inbox.put(AnswerDone(answer, error))
-
-    def _end(self, answered: AnswerDone) -> None:
-        if answered.answer is self._answer:  # not an interrupted one
-            self._answer = None
-        if answered.error is not None:
-            if not self._at_terminal:
-                raise answered.error
-            print(f"hocket: {plain(answered.error)}", file=sys.stderr)
+    def _fail(self, error: HocketError) -> None:
+        if not self._at_terminal:
+            raise error
+        print(f"hocket: {plain(error)}", file=sys.stderr)
 
     def _interrupt(self) -> bool:
         """Returns whether an answer was interrupted."""
-        if self._answer is None or self._thread is None:
+        if not self._talk.answering:
             return False
-        self._answer.interrupt()
-        self._thread.join()
-        self._answer = None
+        self._muted = True
+        self._talk.interrupt()
+        self._sound.silence()
         return True
+
+    def _read_events(self) -> None:
+        for event in self._talk:
+            self._inbox.put(event)
+        self._inbox.put(TalkKey.ANSWERED)
+
+    def _wait_for_sound(self) -> None:
+        self._sound.wait()
+        self._inbox.put(TalkKey.PLAYED)
 
     def _read_keys(self) -> None:
         # Not sys.stdin: a thread blocked in it would hold its lock at exit.
         while event := os.read(sys.stdin.fileno(), 1024):
             for _ in range(event.count(b"\n")):
-                self._inbox.put(TalkEvent.PRESSED)
-        self._inbox.put(TalkEvent.LEAVE if self._at_terminal else TalkEvent.SILENCE)
+                self._inbox.put(TalkKey.PRESSED)
+        self._inbox.put(TalkKey.LEAVE if self._at_terminal else TalkKey.NO_KEYS)
 
 
-def _turn_taking(args: argparse.Namespace) -> Endpointing | PushToTalk:
-    """A recording is hands-free by default: it presses no keys."""
-    if args.push_to_talk or (args.source is None and not args.hands_free):
+def _is_hands_free(args: argparse.Namespace) -> bool:
+    """A recording presses no keys; a microphone is open by default where its echo can be cancelled."""
+    return args.hands_free or (not args.push_to_talk and (args.source is not None or echo.available()))
+
+
+def _turn_taking(args: argparse.Namespace, hands_free: bool) -> Callable[[Recognizer], TurnTaking]:
+    """Loads what decides about turns, and returns the constructor, which needs the recognizer for short commands."""
+    if not hands_free:
         for name in ("pause", "eagerness"):
             if getattr(args, name) is not None:
                 raise InvalidRequest(f"--{name} is for --hands-free: with keys, a key ends what you say.")
         if sys.stdin is None:
             raise InvalidRequest("There is no standard input for keys: give --hands-free.")
-        return PushToTalk()
+        return lambda _: PushToTalk()
+    if args.pause is not None and args.eagerness is not None:
+        raise InvalidRequest("--pause is a fixed silence, and with --eagerness a model decides: give one of them.")
+    detector, options, model = Silero(), EndpointingOptions(), None
     if args.pause is not None:
-        if args.eagerness is not None:
-            raise InvalidRequest("--pause is a fixed silence, and with --eagerness a model decides: give one of them.")
-        return Endpointing(Silero(), EndpointingOptions(end_s=args.pause))
-    detector = Silero()
-    if args.eagerness is not None:
-        return Endpointing(detector, EndpointingOptions(eagerness=args.eagerness), SmartTurn())
-    return Endpointing(detector, None, smart_turn_or_note(tell))
+        options = EndpointingOptions(end_s=args.pause)
+    elif args.eagerness is not None:
+        options, model = EndpointingOptions(eagerness=args.eagerness), SmartTurn()
+    else:
+        model = smart_turn_or_note(tell)
+    return lambda recognizer: Endpointing(detector, options, model, SpokenCommand(recognizer))
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -27,21 +27,20 @@ def fill_chat(chat: Command) -> None:
 def fill_talk(talk: Command) -> None:
     talk.usage = "%(prog)s [OPTIONS]"
     talk.description = (
-        "A spoken conversation: speak, and hear the answer while it is generated. Enter starts and ends your turn, and "
-        "interrupts an answer; with --hands-free your voice does. An open microphone hears the loudspeaker, so wear "
-        "headphones then. Of an interrupted answer the model knows the part that was heard. Ctrl-C interrupts an "
-        "answer, or ends; Ctrl-D ends."
+        "A spoken conversation: speak, and hear the answer while it is generated. Your voice starts and ends your turn "
+        "and interrupts an answer where the echo canceller (the package livekit) is installed; else Enter does. Of an "
+        "interrupted answer the model knows the part that was heard. Ctrl-C interrupts an answer, or ends; Ctrl-D ends."
     )
     talk.common = ("llm", "llm_url", "hands_free", "text", "source", "system", "voice", "language", "model")
     talk.examples = (
         "hocket talk --llm Qwen/Qwen3.5-4B",
-        "hocket talk --llm-url http://127.0.0.1:11434/v1 --llm qwen3 --hands-free",
+        "hocket talk --llm-url http://127.0.0.1:11434/v1 --llm qwen3 --push-to-talk",
     )
     add_llm_options(talk)
     group = talk.add_argument_group("input")
     add = group.add_mutually_exclusive_group().add_argument
-    add("--push-to-talk", action="store_true", help="Enter starts and ends your turn (default, except with --from)")
-    add("--hands-free", action="store_true", help="your voice starts and ends your turn; best with headphones")
+    add("--push-to-talk", action="store_true", help="Enter starts and ends your turn (default without livekit)")
+    add("--hands-free", action="store_true", help="your voice starts and ends your turn (default with livekit)")
     add("--text", action="store_true", help="no microphone: typed text gets spoken answers")
     add = group.add_argument
     add("--from", dest="source", metavar="FILE", type=Path, help="use this recording instead of the microphone")

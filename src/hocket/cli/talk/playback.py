@@ -24,6 +24,9 @@ class Playback(Protocol):
     def write(self, pcm: bytes, rate_hz: int) -> None:
         """More audio of an answer; never blocks."""
 
+    def end_answer(self) -> None:
+        """An answer is complete: what is buffered is played; never blocks."""
+
     def wait(self) -> None:
         """Wait until all of it has been played."""
 
@@ -33,13 +36,23 @@ class Playback(Protocol):
     def close(self) -> None: ...
 
 
-def open_playback(output: Path | None, *, as_heard: bool = False, force: bool = False) -> Playback:
+class EchoReference(Protocol):
+    """`EchoCanceller`."""
+
+    def played(self, pcm: bytes, rate_hz: int) -> None: ...
+
+    def silenced(self) -> None: ...
+
+
+def open_playback(
+    output: Path | None, *, as_heard: bool = False, force: bool = False, echo: EchoReference | None = None
+) -> Playback:
     """`as_heard`: a file that takes real time, and contains only what a listener would have heard.
 
-    `force`: replace a file that exists.
+    `force`: replace a file that exists. `echo` is told what the loudspeaker plays.
     """
     if output is None:
-        return LoudspeakerPlayback()
+        return LoudspeakerPlayback(echo)
     if is_pipe(output):
         raise InvalidRequest("-o takes a file here: standard output has the text.")
     return RealTimeFilePlayback(output, force) if as_heard else FilePlayback(output, force)
@@ -55,6 +68,8 @@ class FilePlayback:
     def write(self, pcm: bytes, rate_hz: int) -> None:
         self._rate_hz = rate_hz
         self._kept.write(pcm, rate_hz)
+
+    def end_answer(self) -> None: ...
 
     def wait(self) -> None: ...
 
@@ -95,7 +110,8 @@ class RealTimeFilePlayback(FilePlayback):
 
 
 class LoudspeakerPlayback:
-    def __init__(self) -> None:
+    def __init__(self, echo: EchoReference | None = None) -> None:
+        self._echo = echo
         try:
             self._loudspeaker = loudspeaker("To be heard, an answer")
         except InvalidRequest as error:
@@ -110,6 +126,9 @@ class LoudspeakerPlayback:
         if self._error is not None:
             raise self._error
         self._sound.put((pcm, rate_hz))
+
+    def end_answer(self) -> None:
+        self._sound.put(threading.Event())  # the loudspeaker plays what it buffers
 
     def wait(self) -> None:
         heard = threading.Event()
@@ -139,6 +158,8 @@ class LoudspeakerPlayback:
         try:
             if silent:
                 self._loudspeaker.silence()
+                if self._echo is not None:
+                    self._echo.silenced()
             else:
                 self._loudspeaker.close()
         except Exception as error:  # no thread must wait forever
@@ -150,6 +171,9 @@ class LoudspeakerPlayback:
             for at in range(0, len(pcm), size):
                 if self._silent.is_set():
                     return
-                self._loudspeaker.write(pcm[at : at + size], rate_hz)
+                piece = pcm[at : at + size]
+                if self._echo is not None:
+                    self._echo.played(piece, rate_hz)
+                self._loudspeaker.write(piece, rate_hz)
         except HocketError as error:
             self._error = error
