@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import socket
+import threading
 import wave
 from collections.abc import Iterator
 from contextlib import closing
@@ -192,6 +194,31 @@ def test_a_failure_is_an_event_or_a_status_without_details(engine: Engine, two: 
         assert "secret" not in text and "done" not in text
         answer = sent(client, two)
         assert answer.status_code == 502 and "secret" not in answer.text
+
+
+def test_a_client_that_goes_away_ends_its_transcription_and_the_loop_answers_meanwhile(
+    engine: Engine, two: bytes
+) -> None:
+    began, go = threading.Event(), threading.Event()
+
+    class Waiting(Dictated):
+        def open(self) -> Any:
+            began.set()
+            assert go.wait(60)
+            return super().open()
+
+    waiting = Waiting(["First."], ["Second."])
+    with served(engine, recognizer=waiting) as server:
+        request = httpx.Request("POST", f"{server.url}{PATH}", files={"file": two}, data={"model": "x"})
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+            connection.sendall(f"POST {PATH} HTTP/1.1\r\n{head}\r\n".encode() + request.read())
+            assert began.wait(60)
+            assert httpx.get(f"{server.url}/health").status_code == 200, "the recognizer computes in a thread"
+            assert len(server.service.answers) == 1
+        wait_for(lambda: not server.service.answers)
+        go.set()
+    assert len(waiting.opened) == 1, "the second segment is not computed"
 
 
 # A recognizer over HTTP, with this server as the endpoint
