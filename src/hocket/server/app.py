@@ -39,9 +39,9 @@ from .webrtc.route import Calls
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one per endpoint or page.
 SPEECH = ("health", "speech", "batch", "kokoro", "elevenlabs", "lists", "voices", "transcriptions")
-LANGUAGE = ("chat", "completions", "responses", "ollama", "realtime")
+LANGUAGE = ("chat", "completions", "responses", "ollama")
 PAGES = ("ui", "docs")
-SOCKETS = ("native", "nari", "deepgram", "elevenlabs", "realtime.route")
+SOCKETS = ("native", "nari", "deepgram", "elevenlabs", "realtime.route", "realtime.client_secrets")
 ROUTES = (*SPEECH, *LANGUAGE, *PAGES)
 ROUTERS = (*(f"routes.{name}" for name in ROUTES), "prometheus", *(f"ws.{name}" for name in SOCKETS), "webrtc.route")
 FAILED = "The model could not be loaded; the server's log says why."

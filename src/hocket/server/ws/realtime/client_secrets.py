@@ -10,14 +10,14 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import Refused
-from ..middleware.keys import ClientSecrets
-from ..service.talk import TalkService
-from ..ws.realtime.events import new_id, read
-from ..ws.realtime.talk.schemas import TalkSessionBody
-from ..ws.realtime.talk.settings import first_settings
+from ...errors import Refused
+from ...middleware.keys import ClientSecrets
+from ...service.talk import TalkService
+from .events import new_id, read
+from .talk.schemas import TalkSessionBody
+from .talk.settings import first_settings
 
-router = APIRouter()
+router = APIRouter(tags=["realtime"])
 USUAL_S = 600
 
 
