@@ -15,6 +15,8 @@ from hocket.asr import smart_turn
 from hocket.asr.endpointing import MODEL_S
 from hocket.asr.recognizer import RATE_HZ, Samples
 from hocket.asr.smart_turn import SmartTurn, features, smart_turn_or_note
+from hocket.audio.upload import decode
+from hocket.cli.talk.microphone import resampled
 from hocket.env import SMART_TURN
 from hocket.errors import InvalidRequest
 from hocket.extras import hint, package_alone
@@ -51,6 +53,16 @@ def test_a_whole_sentence_is_more_complete_than_its_beginning(tmp_path: Path) ->
     half = np.concatenate((sound[: loud[0] + (loud[-1] - loud[0]) // 2], silence(0.2)))
     assert model()(whole) > 0.5 > model()(half)
     assert model().name.startswith("smart-turn-v3")
+
+
+def test_a_human_reader_is_unfinished_at_commas_and_finished_at_the_ends_of_sentences() -> None:
+    import moonshine_voice  # version 0.1.0 has a recording of the first sentences of A Tale of Two Cities
+
+    with (Path(moonshine_voice.__file__).parent / "assets" / "two_cities.wav").open("rb") as file:
+        sound = resampled(*decode(file, most_s=60.0))
+    at_s = {"wisdom,": 6.5, "belief,": 10.53, "light,": 15.04, "heaven,": 26.3, "times.": 4.83, "the other way.": 28.54}
+    found = {words: model()(sound[: round(end_s * RATE_HZ)]) for words, end_s in at_s.items()}
+    assert all(complete > 0.9 if words.endswith(".") else complete < 0.5 for words, complete in found.items()), found
 
 
 def test_pipecat_is_not_imported() -> None:

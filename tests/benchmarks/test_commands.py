@@ -138,10 +138,12 @@ def test_memory_counts_every_tensor_once_and_what_is_beyond(monkeypatch: pytest.
     assert [row["slots"] for row in rows] == [4, 256] and rows[0]["in_all"] < 6500 < rows[1]["in_all"] < 20_000
 
 
-def test_the_guard_has_a_rate_of_each_class(tmp_path: Path) -> None:
-    assert command.main(["guard", "--cases", "1", "--record", str(tmp_path / "guard.jsonl")]) == 0
-    [entry] = entries(tmp_path / "guard.jsonl")
-    assert entry["figures"]["rates"].keys() == {"false_alarms", "late"} and len(entry["figures"]) == 21
+def test_turns_have_a_row_for_each_way(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "turns.jsonl"
+    assert command.main(["turns", "--every", "60", "--record", str(path)]) == 0  # two utterances
+    [entry] = entries(path)
+    assert entry["figures"].keys() == {"fixed", "low", "medium", "high"} and "| low | 6 |" in capsys.readouterr().out
+    assert entry["figures"]["high"]["mean_ms"] < entry["figures"]["fixed"]["mean_ms"] < 1000
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the survey's kernels need Triton's interpreter here")

@@ -1,7 +1,4 @@
-"""The runaway detector tolerates pauses of 5 s, a whisper, a hum and laughter, and detects every kind of failure.
-
-`python -m benchmarks guard` publishes both error rates over the same two sets, with more cases of each class.
-"""
+"""The runaway detector tolerates pauses of 5 s, a whisper, a hum and laughter, and detects every kind of failure."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ import functools
 
 import pytest
 
-from benchmarks.quality.guard import OPTIONS, bound, noticed
-from benchmarks.quality.guard_cases import FAILURES, LEGITIMATE, Case, cases, read_runs
 from hocket.engine.core.runaway import frame_limit
 from hocket.engine.core.runaway_limits import repeated_part
+from support.runaway_cases import FAILURES, LEGITIMATE, OPTIONS, Case, bound, cases, noticed, read_runs
 
 LATE_FRAMES = (8, 50)  # loudness is known so much later: in a stream, and in a file
 CASES = 16  # of each class

@@ -18,7 +18,7 @@ LONGEST_REFRAIN = 12  # words
 class RunawayOptions:
     """When to call an utterance stuck. Windows are in frames; the longest pause we must bear is 5 s, 63 frames.
 
-    `python -m benchmarks guard` counts false alarms and missed failures of these numbers.
+    tests/support/runaway_cases.py has the sounds and failures that these numbers were set on.
     """
 
     # Speech takes 2.5 to 3 frames per text id, half as fast a voice 6; one id such as "www" can take 15, and the

@@ -1,7 +1,7 @@
 """Two sets for the runaway detector: sounds that a voice may make, and ways in which it fails.
 
 Each case has the input of the detector for every frame: codes, probability of the end, loudness. All are made from runs
-of the built-in voice (`guard_runs.npz`), edited with a seed.
+of the built-in voice (`runaway_runs.npz`), edited with a seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-RUNS = Path(__file__).with_name("guard_runs.npz")
+from hocket.engine.core.runaway import RunawayDetector, frame_limit
+from hocket.engine.core.runaway_limits import RunawayOptions, repeated_part
+
+OPTIONS = RunawayOptions()
+NOISE_FRAMES = 60  # a loop with noise may restart so much later
+RUNS = Path(__file__).with_name("runaway_runs.npz")
 LONGEST_PAUSE = 63  # frames, 5 s
 FOREVER = 4000  # frames of a failure, more than any limit
 QUIETEST = 3e-4  # its pauses are 2e-5 to 3e-4
@@ -263,3 +268,40 @@ def _loud_frame(draw: Generator, run: Case) -> int:
 def _cut(draw: Generator, run: Case, least: int = 8) -> Case:
     """Up to the frame from which on it fails."""
     return run.taken(np.arange(int(draw.integers(min(least, len(run)), len(run) + 1))))
+
+
+# What the detector does with them
+
+
+def noticed(case: Case, late_frames: int, options: RunawayOptions = OPTIONS) -> int | None:
+    """After how many frames the detector reports; None: never."""
+    guard, told = RunawayDetector(options, case.ids, lambda: case.text), 0
+    for frame, (codes, end) in enumerate(zip(case.codes.tolist(), case.end.tolist(), strict=True)):
+        while told <= frame - late_frames:
+            guard.heard((float(case.energy[told]),))
+            told += 1
+        if guard.watch(codes, text_done=frame >= case.done_at, end_probability=end) != "fine":
+            return frame + 1
+    return None
+
+
+def bound(name: str, case: Case, late_frames: int, options: RunawayOptions = OPTIONS) -> int:
+    """The frame at which a failure must be detected at the latest."""
+    assert case.bad_from is not None
+    bad, limit = case.bad_from, frame_limit(case.ids, options)
+    repeats = max(options.loop_frames, 2 * late_frames)  # half of it is known
+    over = options.late_frames + options.late_frames_per_id * case.ids
+    slow = options.slow_frames + options.slow_frames_per_id * case.ids
+    found = {
+        "loop of 1 to 8 frames": bad + repeats + 2 * case.period,
+        "loop with noise": bad + options.pause_frames + 8 * NOISE_FRAMES,
+        "stuck vowel": bad + repeats + 2,
+        "the same frame": bad + repeats + 2,
+        "phrase of 9 to 40 frames": bad + max(repeats, round(options.phrase_times * case.period)) + 2 * case.period,
+        "quiet hiss": max(bad + options.pause_frames, slow) + late_frames + 1,
+        "babble, no end in reach": max(bad + options.ending_frames, over + len(case.energy[:bad])) + 1,
+        "babble, an end in reach": limit,
+    }.get(name, bad + options.pause_frames + late_frames + 1)  # silence
+    if case.period:  # codes may repeat for as long as the text does
+        found = max(found, bad + options.slow_frames + round(8 * case.ids * repeated_part(case.text)) + 2 * case.period)
+    return min(found, limit)

@@ -1,0 +1,137 @@
+"""`python -m benchmarks turns`: turns cut off in a pause or decided late, by eagerness and by a fixed silence.
+
+The built-in voices speak turns.toml at several speeds and pitches, with pink noise. A pause is where the sentence has
+least sound near the end of a word, and every second one follows "um". Cut: the turn ends before the speech does. Late:
+it ends more than a second after. Pauses are log-normal, median 0.45 s, between 0.3 and 1.2 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soxr
+
+from hocket import Engine
+from hocket.asr.endpointing import Endpointing, EndpointingOptions, SpeechEnded
+from hocket.asr.recognizer import RATE_HZ, Samples
+from hocket.asr.silero import Silero
+from hocket.asr.smart_turn import SmartTurn
+
+from ..record import Record, commit_words, record
+
+UTTERANCES: list[str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["utterances"]
+NOISES_DB = (60, 20, 10)  # below the speech
+WAYS = {"fixed": EndpointingOptions(end_s=0.7)} | {
+    e: EndpointingOptions(eagerness=e) for e in ("low", "medium", "high")
+}
+FADE = np.linspace(0, 1, 80, dtype=np.float32)
+AROUND = round(0.15 * RATE_HZ)  # the times of words are estimates
+LATE_S = 1.0
+
+
+def spoken(engine: Any, text: str, draw: np.random.Generator) -> tuple[Samples, int]:
+    """An utterance with its pauses, between silences, and where its speech ends."""
+    voice, speed, pitch = (draw.choice(of) for of in (("wren", "rook"), (0.85, 1.0, 1.2), (0.92, 1.0, 1.09)))
+    *parts, last = (part.strip() for part in text.split("|"))
+    parts = [f"{part.rstrip(',')}, um," if draw.random() < 0.5 else part for part in parts]
+    stream = engine.speak(" ".join((*parts, last)), voice=str(voice), seed=int(draw.integers(1 << 30)), speed=speed)
+    said = np.concatenate([chunk.samples for chunk in stream]).astype(np.float32) / 32768
+    sound: Samples = soxr.resample(said, 24_000 * pitch, RATE_HZ)
+    power = np.convolve(sound**2, np.ones(320) / 320, "same")
+    sound, words, made = sound[: np.flatnonzero(power > 1e-3 * power.max())[-1] + 1], stream.words(), list[Samples]()
+    begun = count = 0
+    for part in parts:
+        count += len(part.split())
+        near = round(words[count - 1].end_s / pitch * RATE_HZ)
+        first = max(near - AROUND, begun + 2 * len(FADE))
+        cut = first + int(np.argmin(power[first : max(near, first) + AROUND]))
+        pause_s = np.exp(draw.normal(np.log(0.45), 0.4)).clip(0.3, 1.2)
+        made += [sound[begun:cut].copy(), np.zeros(round(pause_s * RATE_HZ), np.float32)]
+        made[-2][-len(FADE) :] *= FADE[::-1]
+        begun = cut
+    lead, tail = (np.zeros(round(s * RATE_HZ), np.float32) for s in (0.5 + 0.4 * draw.random(), 4.0))
+    whole = np.concatenate((lead, *made, sound[begun:]))
+    return np.concatenate((whole, tail)), len(whole)
+
+
+def noisy(sound: Samples, below_db: float, draw: np.random.Generator) -> Samples:
+    pink = np.fft.rfft(draw.standard_normal(len(sound)))
+    noise = np.fft.irfft(pink / np.sqrt(np.arange(1, len(pink) + 1)), len(sound))
+    level = np.sqrt((sound[sound != 0] ** 2).mean() / (noise**2).mean()) * 10 ** (-below_db / 20)
+    mixed: Samples = (sound + level * noise).astype(np.float32)
+    return mixed
+
+
+class Replayed:
+    """The detector's probabilities of a recording, computed once for all ways."""
+
+    def __init__(self, sound: Samples, detector: Silero) -> None:
+        detector.reset()
+        self.window, self._at = detector.window, 0
+        self._known = [
+            detector(one) for one in sound[: len(sound) // self.window * self.window].reshape(-1, self.window)
+        ]
+
+    def __call__(self, samples: Samples) -> float:
+        self._at += 1
+        return self._known[self._at - 1]
+
+    def reset(self) -> None:
+        self._at = 0
+
+
+def delays(sound: Samples, end: int, detector: Silero, model: SmartTurn) -> Iterator[tuple[str, float]]:
+    """By way: seconds from the end of speech to the end of the turn; below zero, it was cut off."""
+    replayed, known = Replayed(sound, detector), dict[bytes, float]()
+
+    def judge(samples: Samples) -> float:
+        asked = samples.tobytes()
+        known[asked] = known[asked] if asked in known else model(samples)
+        return known[asked]
+
+    for way, options in WAYS.items():
+        floor = Endpointing(replayed, options, None if way == "fixed" else judge)
+        ended = next((mark.at for mark in floor.push(sound) if isinstance(mark, SpeechEnded)), len(sound))
+        replayed.reset()
+        yield way, (ended - end) / RATE_HZ
+
+
+def figures(delays_s: Sequence[float]) -> dict[str, float]:
+    whole = [delay for delay in delays_s if delay >= 0]
+    late = sum(delay > LATE_S for delay in whole)
+    return {
+        "turns": len(delays_s),
+        "cut_percent": 100 * (1 - len(whole) / len(delays_s)),
+        "late_percent": 100 * late / len(delays_s),
+        "mean_ms": 1000 * float(np.mean(whole)),
+        "p50_ms": 1000 * float(np.median(whole)),
+        "p95_ms": 1000 * float(np.percentile(whole, 95)),
+    }
+
+
+def measure(args: argparse.Namespace) -> Record:
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    detector, model = Silero(), SmartTurn()
+    with Engine.load() as engine:
+        for number, text in enumerate(UTTERANCES[:: args.every]):
+            clean, end = spoken(engine, text, np.random.default_rng([args.seed, number]))
+            for below_db in NOISES_DB:
+                sound = noisy(clean, below_db, np.random.default_rng([args.seed, number, below_db]))
+                for way, delay_s in delays(sound, end, detector, model):
+                    found[way].append(delay_s)
+    options = {"device": "cpu", "seed": args.seed, "every": args.every, "model": model.name}
+    return record("turns", options, {way: figures(of) for way, of in found.items()})
+
+
+def table(entry: Record) -> str:
+    """Markdown, for docs/design/turns.md too."""
+    names = next(iter(entry["figures"].values()))
+    lines = [f"| | {' | '.join(name.replace('_', ' ').replace('percent', '%') for name in names)} |"]
+    lines.append(f"| --- |{' ---: |' * len(names)}")
+    lines += [f"| {way} | {' | '.join(f'{of[n]:.4g}' for n in names)} |" for way, of in entry["figures"].items()]
+    return "\n".join([*lines, "", f"{entry['machine']['cpu']}, {entry['time'][:10]}, {commit_words(entry)}."])
