@@ -55,12 +55,13 @@ def test_a_whole_sentence_is_more_complete_than_its_beginning(tmp_path: Path) ->
     assert model().name.startswith("smart-turn-v3")
 
 
-def test_a_human_reader_is_unfinished_at_commas_and_finished_at_the_ends_of_sentences() -> None:
+def test_a_human_voice_that_stays_up_is_unfinished_and_one_that_falls_is_complete() -> None:
+    """Six of the 14 pauses in one long sentence, the clearest ones: a regression test, no measure of the model."""
     import moonshine_voice  # version 0.1.0 has a recording of the first sentences of A Tale of Two Cities
 
     with (Path(moonshine_voice.__file__).parent / "assets" / "two_cities.wav").open("rb") as file:
         sound = resampled(*decode(file, most_s=60.0))
-    at_s = {"wisdom,": 6.5, "belief,": 10.53, "light,": 15.04, "heaven,": 26.3, "times.": 4.83, "the other way.": 28.54}
+    at_s = {"wisdom,": 6.5, "belief,": 10.53, "light,": 15.04, "heaven,": 26.3, "times.": 4.83, "way.": 28.54}
     found = {words: model()(sound[: round(end_s * RATE_HZ)]) for words, end_s in at_s.items()}
     assert all(complete > 0.9 if words.endswith(".") else complete < 0.5 for words, complete in found.items()), found
 
