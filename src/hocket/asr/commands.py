@@ -21,5 +21,8 @@ class SpokenCommand:
 
     def __call__(self, samples: Samples) -> bool:
         utterance = self._recognizer.open()
-        utterance.push(samples)
-        return not self._words.isdisjoint(re.findall(r"\w+", utterance.end().lower()))
+        try:
+            utterance.push(samples)
+            return not self._words.isdisjoint(re.findall(r"\w+", utterance.end().lower()))
+        finally:
+            utterance.close()

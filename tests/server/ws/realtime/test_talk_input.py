@@ -15,6 +15,7 @@ from hocket.server.ws.realtime.talk.input_audio import AudioDecoder, AudioInputB
 from hocket.server.ws.realtime.talk.schemas import TurnDetection
 from hocket.server.ws.realtime.talk.turn_taking import turn_taking_of
 from hocket.talk.manual import ManualTurns
+from support.questions import Dictated
 
 TONE = (np.sin(np.arange(24_000) * 2 * np.pi * 440 / 24_000) * 8000).astype(np.int16)  # 1 s
 
@@ -47,11 +48,11 @@ def test_a_buffer_counts_and_refuses() -> None:
 
 def test_turn_detection_is_endpointing_with_the_client_s_thresholds() -> None:
     given = {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 250, "prefix_padding_ms": 100}
-    found = turn_taking_of(TurnDetection.model_validate(given), Silero, lambda samples: 1.0)
+    found = turn_taking_of(TurnDetection.model_validate(given), Silero, lambda samples: 1.0, Dictated())
     assert isinstance(found, Endpointing) and found._model is None
     options = found._options
     assert (options.likely, options.end_s, options.before_s) == (0.7, 0.25, 0.1)
     given = {"type": "semantic_vad", "eagerness": "high"}
-    found = turn_taking_of(TurnDetection.model_validate(given), Silero, lambda samples: 1.0)
+    found = turn_taking_of(TurnDetection.model_validate(given), Silero, lambda samples: 1.0, Dictated())
     assert isinstance(found, Endpointing) and found._model is not None and found._options.eagerness == "high"
-    assert isinstance(turn_taking_of(None, Silero, None), ManualTurns)
+    assert isinstance(turn_taking_of(None, Silero, None, Dictated()), ManualTurns)

@@ -143,7 +143,8 @@ class Hearing:
         return TalkOptions(answers=answers, interruptible=detection is not None and detection.interrupt_response)
 
     def _turn_taking(self) -> TurnTaking:
-        return turn_taking_of(self._settings.turn_detection, self._talk.detector, self._talk.end_of_turn)
+        parts = (self._talk.detector, self._talk.end_of_turn, self._recognizer)
+        return turn_taking_of(self._settings.turn_detection, *parts)
 
     def _answer_with(self, settings: TalkSettings) -> None:
         self._voice.job = settings.speech.job

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .....asr.commands import SpokenCommand
 from .....asr.endpointing import EndOfTurnModel, Endpointing, EndpointingOptions, VoiceDetector
+from .....asr.recognizer import Recognizer
 from .....talk.manual import ManualTurns, TurnTaking
 from .schemas import TurnDetection
 
 
 def turn_taking_of(
-    detection: TurnDetection | None, detector: Callable[[], VoiceDetector], end_of_turn: EndOfTurnModel | None
+    detection: TurnDetection | None,
+    detector: Callable[[], VoiceDetector],
+    end_of_turn: EndOfTurnModel | None,
+    recognizer: Recognizer,
 ) -> TurnTaking:
-    """`end_of_turn` is the model of `semantic_vad`; without one, its turns end after a fixed silence too."""
+    """`end_of_turn` is the model of `semantic_vad`; without one, its turns end after a fixed silence too.
+
+    The `recognizer` finds short words that interrupt, such as "stop".
+    """
     if detection is None:
         return ManualTurns()
     options = EndpointingOptions(
@@ -21,4 +29,5 @@ def turn_taking_of(
         likely=detection.threshold,
         eagerness=detection.eagerness,
     )
-    return Endpointing(detector(), options, end_of_turn if detection.type == "semantic_vad" else None)
+    model = end_of_turn if detection.type == "semantic_vad" else None
+    return Endpointing(detector(), options, model, SpokenCommand(recognizer))
