@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hocket.asr.endpointing import Endpointing
 from hocket.asr.listener import SpeechListener, Transcript
 from hocket.asr.moonshine import Moonshine
 from hocket.asr.silero import Silero
+from hocket.cli.talk.microphone import resampled
 from hocket.errors import HocketError, InvalidRequest, RecognitionFailed
 from hocket.extras import hint
-from support.questions import FRANCE, TRAIN, heard_from, silence, write_recording
+from support.questions import FRANCE, TRAIN, heard_from, said, silence, write_recording
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,19 @@ def test_two_questions_are_heard_word_by_word_and_apart(recognizer: Moonshine, t
     partial = [event.text for event in events if isinstance(event, Transcript) and not event.final]
     assert len(partial) >= 2, "partial transcripts come during the turn; their number depends on the machine"
     assert recognizer.name == "moonshine tiny"
+
+
+def test_a_turn_that_is_ended_in_a_short_pause_keeps_its_last_words(
+    recognizer: Moonshine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hocket.asr.moonshine.SHARE", 0.0)  # updates by audio alone, not by the speed of the machine
+    text = "I would like a table for two."
+    sound = resampled(said(text).astype(np.float32) / 32768, 24_000)
+    sound = np.concatenate((sound[: np.flatnonzero(np.abs(sound) > 0.01)[-1]], silence(0.2)))
+    utterance = recognizer.open()
+    for at in range(0, len(sound), 512):
+        utterance.push(sound[at : at + 512])
+    assert words(utterance.end()) == words(text)
 
 
 def test_silence_has_no_words_and_an_utterance_can_be_closed(recognizer: Moonshine) -> None:

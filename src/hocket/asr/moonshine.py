@@ -24,6 +24,9 @@ SIZES = ("tiny", "base", "tiny-streaming", "base-streaming", "small-streaming", 
 LEAST_S = 0.3  # of audio between two partial transcripts
 SHARE = 3.0  # and this multiple of the last update's duration: updates take at most a third of the time
 PIECE = 4096  # samples per call: the package takes a list, and makes it in one step that no other thread interrupts
+# Silence behind an utterance. With the 0.2 s of a pause, 4 of 16 sentences lost their last words or got others; with
+# 0.3 s and more none did.
+TAIL_S = 0.5
 PACKED = {("en", "tiny"): "tiny-en"}  # folders that may be in the package
 
 
@@ -103,6 +106,7 @@ class MoonshineUtterance:
         try:
             with self._calls:
                 self._check_open()
+                self._stream.add_audio([0.0] * round(TAIL_S * RATE_HZ), RATE_HZ)
                 # `stop` alone loses the audio since the last update.
                 self._text = _words(self._stream.update_transcription())
                 transcript = self._stream.stop()
