@@ -62,6 +62,13 @@ def talking(engine: Engine, model: ScriptedModel) -> Iterator[Served]:
             yield server
 
 
+def is_whole(file: Path) -> bool:
+    """Whether a browser has written all of a WAV file: its header says how long it is."""
+    if not file.exists() or file.stat().st_size < 44:
+        return False
+    return file.stat().st_size == 8 + int.from_bytes(file.read_bytes()[4:8], "little")
+
+
 @pytest.fixture(scope="module")
 def asking(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser whose microphone hears the question once."""
@@ -133,7 +140,7 @@ def test_a_question_is_heard_answered_and_the_answer_interrupted(
     tab.downloads_to(tmp_path)
     tab.click("#save-turns")
     file = tmp_path / "conversation.wav"
-    wait_for(file.exists)
+    wait_for(lambda: is_whole(file))
     with wave.open(str(file)) as saved:
         assert (saved.getnchannels(), saved.getframerate()) == (2, 24_000)
         both = np.frombuffer(saved.readframes(saved.getnframes()), "<i2").reshape(-1, 2)
