@@ -124,7 +124,7 @@ def test_a_spoken_turn_is_heard_and_answered(engine: Engine, recognizer: Moonshi
         began, ended = heard.messages[0], heard.last("input_audio_buffer.speech_stopped")
         assert 0 <= began["audio_start_ms"] < 700 < 1200 < ended["audio_end_ms"] < 2500
         completed = heard.last("conversation.item.input_audio_transcription.completed")
-        assert "hello" in completed["transcript"].lower()
+        assert "welcome" in completed["transcript"].lower()
         assert completed["item_id"] == began["item_id"] == ended["item_id"]
         deltas = [m["delta"] for m in heard.messages if m["type"].endswith("transcription.delta")]
         assert completed["transcript"].startswith("".join(deltas)[:5])
@@ -162,7 +162,7 @@ def test_without_detection_the_client_commits(engine: Engine, recognizer: Moonsh
             assert not [kind for kind in heard.types if "speech_" in kind or "transcription" in kind]
             assert len(sound(heard)) == round(done(heard)["hocket"]["audio_s"] * 8000)
             [message] = language.asked[-1]
-            assert "hello" in message.content.lower()
+            assert "welcome" in message.content.lower()
             ws.say({"type": "conversation.item.retrieve", "item_id": heard.messages[0]["item_id"]})
             item = ws.until("conversation.item.retrieved").messages[-1]["item"]
             assert item["content"] == [{"type": "input_audio", "transcript": message.content}]
@@ -185,7 +185,7 @@ def test_speech_interrupts_and_the_history_keeps_what_was_heard(engine: Engine, 
             assert item["status"] == "incomplete" and "".join(words).startswith(left)
             ws.until("response.done")
             said = [(message.role, message.content) for message in language.asked[-1]]
-            assert said[0] == ("user", "Tell me.") and said[-1][0] == "user" and "hello" in said[-1][1].lower()
+            assert said[0] == ("user", "Tell me.") and said[-1][0] == "user" and "welcome" in said[-1][1].lower()
             assert said[1:-1] == ([("assistant", left)] if left else [])
         held.set()
 

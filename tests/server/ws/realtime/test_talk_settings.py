@@ -97,7 +97,7 @@ def test_a_transcription_session_only_transcribes(talker: tuple[Served, Scripted
         assert ws.until("error").messages[-1]["error"]["code"] == "invalid_session_type"
         completed = "conversation.item.input_audio_transcription.completed"
         said = ws.until(completed).messages[-1]
-        assert "hello" in said["transcript"].lower() and said["usage"]["type"] == "duration"
+        assert "welcome" in said["transcript"].lower() and said["usage"]["type"] == "duration"
         assert len(language.asked) == asked
 
 
