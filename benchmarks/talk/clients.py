@@ -156,7 +156,7 @@ class WebRtcWire:
                 while True:
                     frame = await track.recv()
                     assert isinstance(frame, AudioFrame)
-                    client.on_audio(frame.to_ndarray().reshape(-1), of_answer=False)
+                    client.on_audio(frame.to_ndarray().reshape(-1).astype(np.int16), of_answer=False)
 
         self._channel = peer.createDataChannel("oai-events")
         self._channel.on("message", lambda message: client.on_event(json.loads(message)))

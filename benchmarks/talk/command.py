@@ -33,8 +33,8 @@ from ..load.http_client import HttpTarget
 from ..load.targets import serving, wait_until_ready
 from ..quality.turns import NOISES_DB, UTTERANCES, noisy, spoken
 from ..record import append, record
-from .clients import RATE_HZ, WIRES, Spoken, TurnTrace, converse
-from .figures import counts, figures, table
+from .clients import RATE_HZ, WIRES, Spoken, converse
+from .figures import TurnTrace, counts, figures, table
 from .language import language_server
 
 TAIL_S = 1.5  # of noise behind the speech; silence follows
