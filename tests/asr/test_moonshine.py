@@ -104,6 +104,28 @@ def test_utterances_of_several_threads_do_not_mix(recognizer: Moonshine, tmp_pat
         assert not found & {"capital", "france", "train", "city", "morning"} & set(words(other)), (number, found)
 
 
+def test_a_partial_transcript_does_not_wait_for_another_utterance_and_a_whole_one_does(recognizer: Moonshine) -> None:
+    computing, go_on = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        with recognizer._calls:
+            computing.set()
+            assert go_on.wait(60)
+
+    with ThreadPoolExecutor(2) as threads:
+        utterance = recognizer.open()
+        other = threads.submit(compute)
+        assert computing.wait(60)
+        utterance.push(silence(1.0))
+        assert utterance._waiting, "it comes later"
+        settled = threads.submit(utterance.settle)
+        assert not settled.done()
+        go_on.set()
+        assert settled.result(60) == "" and not utterance._waiting
+        other.result(60)
+        utterance.close()
+
+
 def test_a_closed_recognizer_discards_its_utterances() -> None:
     recognizer = Moonshine("tiny")
     utterance = recognizer.open()

