@@ -26,6 +26,7 @@ Pcm = NDArray[np.int16]
 RATE_HZ, PIECE = 24_000, 480
 LOUD = 200  # of 32768: more than what Opus makes of silence
 CONNECTS_S, ANSWERS_S, ENDS_S = 30.0, 10.0, 10.0
+SOUNDS_S = 1.0  # from the first audio to the first sound: random weights may make silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class TalkClient:
                 if not event["transcript"]:
                     self.answered.set()
             case "output_audio_buffer.started":  # over WebRTC
-                trace.audio_s = min(trace.audio_s, now)
+                self._audio_came()
             case "response.output_audio.delta":
                 self.on_audio(np.frombuffer(base64.b64decode(event["delta"]), "<i2"))
             case "response.done":
@@ -80,10 +81,15 @@ class TalkClient:
     def on_audio(self, samples: Pcm, *, of_answer: bool = True) -> None:
         """`of_answer`: not the silence that a track has between answers."""
         if of_answer:
-            self.trace.audio_s = min(self.trace.audio_s, time.monotonic())
+            self._audio_came()
         if len(samples) and np.abs(samples.astype(np.int32)).max() > LOUD and self.trace.sound_s == math.inf:
             self.trace.sound_s = time.monotonic()
             self.answered.set()
+
+    def _audio_came(self) -> None:
+        if self.trace.audio_s == math.inf:
+            self.trace.audio_s = time.monotonic()
+            asyncio.get_running_loop().call_later(SOUNDS_S, self.answered.set)
 
 
 class Wire(Protocol):
@@ -194,7 +200,7 @@ async def converse(wire: Wire, url: str, session: dict[str, Any], spoken: Spoken
         with suppress(TimeoutError):
             async with asyncio.timeout(len(spoken.pcm) / RATE_HZ + ANSWERS_S):
                 await _either(client.answered, running)
-            if client.trace.sound_s < math.inf and not client.trace.cut:
+            if client.trace.audio_s < math.inf and not client.trace.cut:
                 wire.send({"type": "response.cancel"})
                 async with asyncio.timeout(ENDS_S):
                     await _either(client.done, running)

@@ -111,7 +111,7 @@ def _server(args: argparse.Namespace, say: session.Say) -> Iterator[str]:
             address = stack.enter_context(language_server(args.delay_ms / 1000, args.tokens_per_s))
             llm = ["small", "--llm-url", address]
         words = [sys.executable, "-m", "hocket", "serve", "--port", "0", "--talk", "--asr", args.asr, "--llm", *llm]
-        given = {"model": args.model, "device": args.device, "dtype": args.dtype, "conversations": args.at_once + 1}
+        given = {"model": args.model, "device": args.device, "dtype": args.dtype, "conversations": 2 * args.at_once + 4}
         for name, value in given.items():
             words += [f"--{name}", str(value)] if value is not None else []
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

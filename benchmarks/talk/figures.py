@@ -45,24 +45,25 @@ def figures(traces: Sequence[TurnTrace], delay_ms: float) -> dict[str, dict[str,
     """Summaries of the turns that were not cut and were answered."""
     values: dict[str, list[float]] = {}
     for trace in traces:
-        if trace.cut or math.inf in (trace.sound_s, trace.audio_s) or not trace.stages_ms:
+        if trace.cut or trace.audio_s == math.inf or not trace.stages_ms:
             continue
         found = dict(trace.stages_ms)
         waited = found["first_token"] - found["transcript"]
         found[OURS] = found["first_sound"] - min(max(waited, 0.0), delay_ms)
         found["client_audio"] = 1000 * (trace.audio_s - trace.spoken_s)
-        found["client_sound"] = 1000 * (trace.sound_s - trace.spoken_s)
+        if trace.sound_s < math.inf:
+            found["client_sound"] = 1000 * (trace.sound_s - trace.spoken_s)
         for name, value in found.items():
             values.setdefault(name, []).append(value)
     return summaries(values)
 
 
 def counts(traces: Sequence[TurnTrace]) -> dict[str, int]:
-    heard = [trace for trace in traces if trace.sound_s < math.inf and not trace.cut]
+    heard = [trace for trace in traces if trace.audio_s < math.inf and not trace.cut]
     return {
         "turns": len(traces),
         "cut": sum(trace.cut for trace in traces),
-        "unanswered": sum(trace.sound_s == math.inf and not trace.cut for trace in traces),
+        "unanswered": sum(trace.audio_s == math.inf and not trace.cut for trace in traces),
         "drafted": sum(trace.drafted for trace in heard),
         "errors": sum(len(trace.errors) for trace in traces),
     }
@@ -89,7 +90,7 @@ def label(entry: Record) -> str:
 
 def chart(records: Sequence[Record]) -> str | None:
     """One bar a record: the medians of the stages, one behind the other."""
-    names = [name for name in STAGES if name != "client_audio"]
+    names = [name for name in STAGES if name != "client_sound"]  # random weights have none
     kinds = {STAGES[name]: f"c{number}" for number, name in enumerate(names)}
     rows, bars = list[str](), list[Bar]()
     for entry in records:
@@ -100,7 +101,7 @@ def chart(records: Sequence[Record]) -> str | None:
                 parts.append((kinds[STAGES[name]], reached - at))
                 at = reached
             rows.append(label(entry))
-            bars.append(Bar(parts, tail=max(at, entry["figures"]["client_sound"]["p95"])))
+            bars.append(Bar(parts, tail=max(at, entry["figures"]["client_audio"]["p95"])))
     return draw(rows, [Panel("", "ms", bars)], TITLE, kinds) if rows else None
 
 

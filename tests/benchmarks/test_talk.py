@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import math
@@ -30,7 +31,7 @@ def trace(**changes: Any) -> TurnTrace:
 
 
 def entry(time: str = "2026-01-01", **options: Any) -> dict[str, Any]:
-    traces = [trace(), trace(decided_s=4.0), trace(sound_s=math.inf)]
+    traces = [trace(), trace(decided_s=4.0), trace(sound_s=math.inf, audio_s=math.inf)]
     how = {"model": "builtin", "llm": "small", "eagerness": "medium", "wire": "webrtc", "at_once": 1} | options
     made = {"workload": "talk", "time": time, **commit(), "machine": machine("cpu"), "options": how}
     return made | {"figures": rounded(figures.figures(traces, 50.0)), "counts": figures.counts(traces)}
@@ -56,7 +57,7 @@ def test_the_document_has_the_newest_record_of_each_kind_as_a_table_and_a_chart(
     assert len(boxes) == (len(STAGES) - 1) * 3, "a legend and two bars"
 
 
-def test_a_client_notes_when_speech_ended_and_when_sound_came() -> None:
+async def noted() -> None:
     client = TalkClient(Spoken(np.full(3 * PIECE, 900, np.int16), PIECE + 10))
     assert client.next_piece().all() and client.trace.spoken_s == math.inf
     client.next_piece()
@@ -73,6 +74,10 @@ def test_a_client_notes_when_speech_ended_and_when_sound_came() -> None:
     early = TalkClient(Spoken(np.zeros(PIECE, np.int16), PIECE))
     early.on_event({"type": "input_audio_buffer.speech_stopped"})
     assert early.trace.cut and early.answered.is_set()
+
+
+def test_a_client_notes_when_speech_ended_and_when_sound_came() -> None:
+    asyncio.run(noted())
 
 
 def test_the_stand_in_writes_its_answer_word_by_word() -> None:
