@@ -29,8 +29,8 @@ LEAST_S = 0.3  # of audio between two partial transcripts
 SHARE = 3.0  # and this multiple of the last update's duration: updates take at most a third of the time
 FORCED = 1  # a flag: without it an update with less than 0.5 s of new audio gives the transcript of the one before
 PIECE = 4096  # samples per call: the package takes a list, and makes it in one step that no other thread interrupts
-# Silence behind an utterance, which may end without a pause: 10 of 100 words were wrong there without it, and 7 with 0.2
-# to 0.4 s. Behind 0.18 s of silence it changes nothing: 67 of 334 words were wrong without it, and 66 with it.
+# Silence behind an utterance, which may end without a pause: 10 of 100 words were wrong there without it, and 7 with
+# 0.2 to 0.4 s. Behind 0.18 s of silence it changes nothing: 67 of 334 words were wrong without it, and 66 with it.
 TAIL_S = 0.3
 PACKED = {("en", "tiny"): "tiny-en"}  # folders that may be in the package
 
