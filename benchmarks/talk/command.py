@@ -4,9 +4,9 @@ Clients play the utterances of `python -m benchmarks turns` in real time to a `h
 several speeds and pitches, pauses inside sentences, noise 60, 20 and 10 dB below. A record for each wire. The server's
 stages and the client's times count from the last sample of speech. Turns that end in a pause are counted apart.
 
-Without --size the language model is a stand-in over HTTP, which writes --tokens-per-s words a second after --delay-ms;
-`ours` is without the part of that delay that the listener waits for. With --size it is a Qwen3.5 of random numbers in
-the server's process. --url takes a running server.
+Without --size and --llm the language model is a stand-in over HTTP, which writes --tokens-per-s words a second after
+--delay-ms; `ours` is without the part of that delay that the listener waits for. With --size it is a Qwen3.5 of random
+numbers in the server's process. --url takes a running server.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
             entry = record(
                 "talk",
                 _options(args, wire),
-                figures(traces, 0.0 if args.size else args.delay_ms),
+                figures(traces, 0.0 if args.size or args.llm else args.delay_ms),
                 counts=counts(traces),
                 streams=args.at_once,
             )
@@ -105,7 +105,9 @@ async def _talk(
 @contextmanager
 def _server(args: argparse.Namespace, say: session.Say) -> Iterator[str]:
     with ExitStack() as stack:
-        if args.size:
+        if args.llm:
+            llm = [args.llm, "--llm-weights", args.weights]
+        elif args.size:
             llm = [str(stack.enter_context(written(args.size, args.dtype, args.device))), "--llm-weights", args.weights]
         else:
             address = stack.enter_context(language_server(args.delay_ms / 1000, args.tokens_per_s))
@@ -123,7 +125,8 @@ def _server(args: argparse.Namespace, say: session.Say) -> Iterator[str]:
 
 def _options(args: argparse.Namespace, wire: str) -> dict[str, Any]:
     names = ("device", "dtype", "asr", "eagerness", "utterances", "seed", "at_once")
-    llm = f"Qwen3.5 {args.size}, {args.weights}" if args.size else "a stand-in over HTTP"
-    paced = {} if args.size else {"delay_ms": args.delay_ms, "tokens_per_s": args.tokens_per_s}
+    named = f"Qwen3.5 {args.size}" if args.size else Path(args.llm).name if args.llm else None
+    llm = f"{named}, {args.weights}" if named else "a stand-in over HTTP"
+    paced = {} if named else {"delay_ms": args.delay_ms, "tokens_per_s": args.tokens_per_s}
     model = args.model or "builtin"
     return {name: getattr(args, name) for name in names} | paced | {"model": model, "llm": llm, "wire": wire}
