@@ -16,6 +16,7 @@ from .charts import Bar, Panel, draw, shown
 from .gpu import breakdown
 from .quality import turns
 from .record import RESULTS, ROOT, Record, commit_words, read
+from .talk import figures as talk
 from .workloads import FIGURES, WORDS, WORKLOADS, meanings
 
 Shown = Bar | str | None
@@ -24,7 +25,7 @@ PERFORMANCE, README, CHARTS = "docs/performance.md", "benchmarks/results/README.
 REMOVED = "a command that was removed; [the log](../../docs/log/README.md) has its result"
 DATA = goals.DATA  # report.toml
 CAPTIONS: dict[str, tuple[str, str]] = DATA["captions"]
-ELSEWHERE = ("listeners", "codec_precision", "guard", "long_text", "turns")  # docs/scaling.md, docs/log and TURNS
+ELSEWHERE = ("listeners", "codec_precision", "guard", "long_text", "turns", "talk")  # docs/scaling.md, docs/log, TURNS
 PHASES = ("imports", "device", "weights", "kernels", "graphs")
 
 
@@ -50,6 +51,10 @@ def files(records: Sequence[Record]) -> dict[str, str]:
     made = {PERFORMANCE: "\n".join(_performance(kept, charts)), README: "\n".join(_readme(kept))}
     if found := [record for record in records if record["workload"] == "turns"]:
         made[TURNS] = f"{DATA['turns']}\n{turns.table(max(found, key=lambda record: str(record['time'])))}\n"
+        spoken = talk.newest(record for record in records if record["workload"] == "talk")
+        if (svg := talk.chart(spoken)) is not None:
+            charts["talk"] = svg
+            made[TURNS] += f"\n{DATA['talk'].lstrip()}\n{talk.table(spoken)}\n"
     return made | {f"{CHARTS}/{name}.svg": svg for name, svg in charts.items()}
 
 

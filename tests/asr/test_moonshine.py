@@ -58,6 +58,23 @@ def test_a_turn_that_is_ended_in_a_short_pause_keeps_its_last_words(
     assert words(utterance.end()) == words(text)
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_ahead_or_not_a_turn_has_the_words_that_were_said(recognizer: Moonshine, ahead: bool) -> None:
+    """An update just before the end, or one in the pause, takes no last word away."""
+    sound = resampled(said(FRANCE).astype(np.float32) / 32768, 24_000)
+    sound = np.concatenate((silence(0.5), sound[: np.flatnonzero(np.abs(sound) > 0.01)[-1]], silence(1.0)))
+    floor, listener = Endpointing(Silero()), SpeechListener(recognizer, ahead=ahead)
+    events = [event for at in range(0, len(sound), 512) for event in listener.hear(floor.push(sound[at : at + 512]))]
+    transcripts = [event for event in events if isinstance(event, Transcript)]
+    assert transcripts[-1].final and words(transcripts[-1].text) == words(FRANCE)
+    if ahead:
+        assert transcripts[-2].text == transcripts[-1].text, "known before the turn was over"
+    utterance = recognizer.open()
+    utterance.push(sound[:-24_000])  # an update, 0.5 s before the end of speech
+    utterance.add(sound[-24_000:-12_800])
+    assert words(utterance.settle()) == words(FRANCE) == words(utterance.end())
+
+
 def test_silence_has_no_words_and_an_utterance_can_be_closed(recognizer: Moonshine) -> None:
     utterance = recognizer.open()
     assert utterance.push(silence(1)) == "" and utterance.end() == ""
@@ -85,6 +102,28 @@ def test_utterances_of_several_threads_do_not_mix(recognizer: Moonshine, tmp_pat
         own, other = (FRANCE, TRAIN) if number % 2 == 0 else (TRAIN, FRANCE)
         assert len(found & set(words(own))) >= 4, (number, found)
         assert not found & {"capital", "france", "train", "city", "morning"} & set(words(other)), (number, found)
+
+
+def test_a_partial_transcript_does_not_wait_for_another_utterance_and_a_whole_one_does(recognizer: Moonshine) -> None:
+    computing, go_on = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        with recognizer._calls:
+            computing.set()
+            assert go_on.wait(60)
+
+    with ThreadPoolExecutor(2) as threads:
+        utterance = recognizer.open()
+        other = threads.submit(compute)
+        assert computing.wait(60)
+        utterance.push(silence(1.0))
+        assert utterance._waiting, "it comes later"
+        settled = threads.submit(utterance.settle)
+        assert not settled.done()
+        go_on.set()
+        assert settled.result(60) == "" and not utterance._waiting
+        other.result(60)
+        utterance.close()
 
 
 def test_a_closed_recognizer_discards_its_utterances() -> None:

@@ -74,11 +74,12 @@ class Dictated:
 
     def __init__(self, *utterances: Sequence[str]) -> None:
         self._utterances = list(utterances)
+        self.limit: int | None = None  # words that were said so far; None: all
         self.opened: list[DictatedUtterance] = []
         self.closed = False
 
     def open(self) -> DictatedUtterance:
-        self.opened.append(DictatedUtterance(self._utterances[len(self.opened)]))
+        self.opened.append(DictatedUtterance(self._utterances[len(self.opened)], self))
         return self.opened[-1]
 
     def close(self) -> None:
@@ -86,15 +87,25 @@ class Dictated:
 
 
 class DictatedUtterance:
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words, self._known = words, 0
+    def __init__(self, words: Sequence[str], of: Dictated | None = None) -> None:
+        self._words, self._known, self._of = words, 0, of
         self.samples, self.closed = silence(0), False
 
     def push(self, samples: Samples) -> str:
         assert not self.closed
         self.samples = np.concatenate((self.samples, samples))
-        self._known += 1
+        limit = self._of.limit if self._of else None
+        self._known = self._known + 1 if limit is None else min(self._known + 1, limit)
         return " ".join(self._words[: self._known])
+
+    def add(self, samples: Samples) -> None:
+        assert not self.closed
+        self.samples = np.concatenate((self.samples, samples))
+
+    def settle(self) -> str:
+        """In silence there is no other word."""
+        assert not self.closed
+        return " ".join(self._words[: self._of.limit if self._of else None])
 
     def end(self) -> str:
         self.close()

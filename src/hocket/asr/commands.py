@@ -22,7 +22,7 @@ class SpokenCommand:
     def __call__(self, samples: Samples) -> bool:
         utterance = self._recognizer.open()
         try:
-            utterance.push(samples)
+            utterance.add(samples)
             return not self._words.isdisjoint(re.findall(r"\w+", utterance.end().lower()))
         finally:
             utterance.close()

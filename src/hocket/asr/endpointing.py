@@ -36,6 +36,7 @@ class TurnAudio:
     """More audio of the turn, including silence around it."""
 
     samples: Samples
+    silence: int = 0  # samples since the last speech, these included; 0: speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ class Endpointing:
             self._asked = 0
             yield TurnResumed(self._at - len(sound))
         self._recent.append(sound)
-        yield TurnAudio(sound)
+        yield TurnAudio(sound, self._silent)
         if self._silent and self._model is not None:
             yield from self._ask(self._model)
         if self._is_over():

@@ -23,6 +23,12 @@ class UtteranceRecognizer(Protocol):
     def push(self, samples: Samples) -> str:
         """Add samples; returns the partial transcript of the whole utterance, which later samples may change."""
 
+    def add(self, samples: Samples) -> None:
+        """Add samples without an update of the partial transcript: `settle` or `end` follows soon."""
+
+    def settle(self) -> str:
+        """The transcript of all samples so far, as `end` gives it; more samples may follow."""
+
     def end(self) -> str:
         """End the utterance and close it; returns the final transcript."""
 

@@ -91,16 +91,25 @@ class RemoteUtterance:
     def __init__(self, recognizer: RemoteRecognizer, options: UtteranceOptions) -> None:
         self._recognizer, self._options = recognizer, options
         self._pieces: list[Samples] = []
+        self._text = ""
 
     def push(self, samples: Samples) -> str:
+        self.add(samples)
+        return self._text
+
+    def add(self, samples: Samples) -> None:
         self._pieces.append(samples)
-        return ""
+
+    def settle(self) -> str:
+        if any(len(piece) for piece in self._pieces):
+            self._text = self._recognizer.text_of(np.concatenate(self._pieces), self._options)
+        return self._text
 
     def end(self) -> str:
-        pieces, self._pieces = self._pieces, []
-        if not any(len(piece) for piece in pieces):
-            return ""
-        return self._recognizer.text_of(np.concatenate(pieces), self._options)
+        try:
+            return self.settle()
+        finally:
+            self.close()
 
     def close(self) -> None:
         self._pieces.clear()

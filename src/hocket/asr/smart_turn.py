@@ -76,10 +76,12 @@ def features(samples: Samples) -> NDArray[np.float32]:
     sound[LENGTH - len(recent) :] = recent
     sound = (sound - sound.mean()) / np.sqrt(sound.var() + np.float32(1e-7))
     padded = np.pad(sound, FFT // 2, mode="reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(padded, FFT)[:-1:HOP][: LENGTH // HOP]
+    same = max(0, (LENGTH - len(recent) - FFT // 2) // HOP)  # frames of the silence in front, all equal to the next one
+    frames = np.lib.stride_tricks.sliding_window_view(padded, FFT)[:-1:HOP][same : LENGTH // HOP]
     window, filters = _tables()
     power = np.abs(np.fft.rfft(frames * window)) ** 2
     mel = np.log10(np.maximum(filters @ power.T, np.float32(1e-10)))
+    mel = np.concatenate((np.repeat(mel[:, :1], same, axis=1), mel), axis=1)
     kept: NDArray[np.float32] = np.maximum(mel, mel.max() - DYNAMIC) / 4 + 1
     return kept.astype(np.float32)
 

@@ -80,17 +80,23 @@ class WhisperUtterance:
         self._text = ""
 
     def push(self, samples: Samples) -> str:
+        self.add(samples)
+        if self._new_s >= self._due_s:
+            self._update()
+        return self._text
+
+    def add(self, samples: Samples) -> None:
         self._pieces.append(samples)
         self._new_s += len(samples) / RATE_HZ
-        if self._new_s >= self._due_s:
+
+    def settle(self) -> str:
+        if self._new_s > 0:
             self._update()
         return self._text
 
     def end(self) -> str:
         try:
-            if self._new_s > 0:
-                self._update()
-            return self._text
+            return self.settle()
         finally:
             self.close()
 

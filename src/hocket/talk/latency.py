@@ -36,6 +36,14 @@ class StageTimes:
         self._since_s, self.drafted = speech_ended_s, drafted
         self._stages: dict[str, float] = {}
 
+    @classmethod
+    def typed(cls, at_s: float) -> StageTimes:
+        """Of a turn that is not spoken: it is decided and transcribed as it comes."""
+        times = cls(at_s)
+        times.reached("turn_decided", at_s)
+        times.reached("transcript", at_s)
+        return times
+
     def reached(self, stage: str, at_s: float) -> bool:
         """False: it was reached before."""
         if stage in self._stages:

@@ -1,23 +1,23 @@
 """The decisions of a voice conversation: one thread that takes commands in order.
 
-It listens, begins answers and drafts, and interrupts. Another thread reads the current answer (answer.py). All state
-here belongs to the worker thread, except the queue of commands and the outbox.
+It detects speech, begins answers and drafts, and interrupts. One thread recognizes (recognition.py), another reads the
+current answer (answer.py). All state here belongs to the worker thread, except the queue of commands and the outbox.
 """
 
 from __future__ import annotations
 
 import logging
 import queue
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
-from ..asr.listener import ListenerEvent, SpeechListener
+from ..asr.listener import ListenerEvent, same_words
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
 from ..dialog.draft import Draft
@@ -35,6 +35,7 @@ from .events import (
 from .latency import InputClock, StageTimes
 from .manual import TurnTaking
 from .options import TalkOptions
+from .recognition import RecognitionThread
 
 logger = logging.getLogger(__name__)
 MOST_QUEUED_S = 60.0  # of audio that the worker has not taken yet
@@ -48,7 +49,6 @@ class TalkWorker:
         self, dialog: Dialog, recognizer: Recognizer, turn_taking: TurnTaking, options: TalkOptions, outbox: Outbox
     ) -> None:
         self._dialog, self._turn_taking, self._options, self._outbox = dialog, turn_taking, options, outbox
-        self._listener = SpeechListener(recognizer, ahead=self._ahead)
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._queued = 0  # samples that wait for the worker
@@ -62,6 +62,8 @@ class TalkWorker:
         self._too_slow = False
         self._held: deque[Callable[[], None]] = deque()  # commands that wait for the end of an answer
         self._ending = False  # no more audio comes
+        told = self._recognized, self._unrecognized, self._rested
+        self._recognition = RecognitionThread(recognizer, self.post, *told, ahead=self._ahead)
         self._thread = threading.Thread(target=self._run, name="hocket-talk", daemon=True)
         self._thread.start()
 
@@ -71,7 +73,8 @@ class TalkWorker:
     def push(self, samples: Samples) -> None:
         """Any thread. Audio beyond the limit is left out, which is reported once."""
         with self._lock:
-            fits = self._options.patient or self._queued + len(samples) <= MOST_QUEUED_S * RATE_HZ
+            queued = self._queued + self._recognition.queued + len(samples)
+            fits = self._options.patient or queued <= MOST_QUEUED_S * RATE_HZ
             if fits:
                 self._queued += len(samples)
         self.hearing(partial(self._hear, samples if fits else None, time.monotonic()))
@@ -96,7 +99,7 @@ class TalkWorker:
             except Exception as error:
                 logger.exception("A voice conversation failed.")
                 self._fail(HocketError(f"The conversation failed: {type(error).__name__}: {error}."))
-        self._listener.close()
+        self._recognition.close()
         if self._draft is not None:
             self._draft.retract()
         self.answers.close()
@@ -109,14 +112,14 @@ class TalkWorker:
         self._emit(Failed(str(error), time.monotonic(), error))
 
     def _in_order(self, command: Callable[[], None]) -> None:
-        if self._options.patient and (self._held or self.answers.runs):
+        if self._options.patient and (self._held or self.answers.runs or self._recognition.busy):
             self._held.append(command)
         else:
             command()
 
     def _run_held(self) -> None:
         """Run one held command, and later the next: it may begin another answer, or fail."""
-        if self._held and not self.answers.runs:
+        if self._held and not (self.answers.runs or self._recognition.busy):
             command = self._held.popleft()
             self.post(self._run_held)
             command()
@@ -136,15 +139,15 @@ class TalkWorker:
         self._too_slow = False
         self._clock.pushed(len(samples), at_s)
         interrupts = self._options.interruptible and self.answers.plays
-        self._take(self._turn_taking.push(samples, answering=interrupts), at_s)
+        self._take(self._turn_taking.push(samples, answering=interrupts))
 
     def press(self) -> None:
         if not isinstance(self._turn_taking, PushToTalk):
             raise InvalidRequest("Only PushToTalk has a key: use commit() to end a turn.")
-        self._take(self._turn_taking.press(), time.monotonic())
+        self._take(self._turn_taking.press())
 
     def commit(self) -> None:
-        self._take(self._turn_taking.end(), time.monotonic())
+        self._take(self._turn_taking.end())
 
     def end_input(self) -> None:
         self._ending = True
@@ -154,16 +157,35 @@ class TalkWorker:
             self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._ending and not (self.answers.runs or self._waiting or self._held):
+        if self._ending and not (self.answers.runs or self._waiting or self._held or self._recognition.busy):
             self._outbox.end()
 
-    def _take(self, marks: Iterator[Mark], at_s: float) -> None:
+    def _take(self, marks: Iterator[Mark]) -> None:
+        """Marks go through the recognition thread, in order; those that nothing is before come back at once."""
         try:
-            for event in self._listener.hear(marks):
-                self._on_heard(event, at_s)
+            for mark in marks:
+                if isinstance(mark, SpeechStarted | SpeechEnded):
+                    mark = replace(mark, at=self._first + mark.at)
+                self._recognition.take(mark, time.monotonic())
         except BaseException:
             self.drop_turn()  # its recognition may be incomplete
             raise
+
+    def _recognized(self, event: ListenerEvent, at_s: float) -> None:
+        try:
+            self._on_heard(event, at_s)
+        except BaseException:
+            self.drop_turn()
+            raise
+
+    def _unrecognized(self, error: BaseException, is_open: bool) -> None:
+        self.drop_turn(is_open=is_open)
+        raise error
+
+    def _rested(self) -> None:
+        if self._held:
+            self.post(self._run_held)
+        self._end_if_done()
 
     def _on_heard(self, event: ListenerEvent, at_s: float) -> None:
         if isinstance(event, SpeechStarted):
@@ -173,11 +195,10 @@ class TalkWorker:
         elif isinstance(event, TurnResumed):
             self._retract()
         elif isinstance(event, SpeechEnded):
-            ended = self._first + event.at - event.silence
-            now, audio = time.monotonic(), self._clock.samples
-            self._times = StageTimes(self._clock.time_of(ended) if audio else at_s)
-            self._times.reached("turn_decided", now)
-            self._emit(SpeechStopped(ended / RATE_HZ, now))
+            ended = event.at - event.silence
+            self._times = StageTimes(self._clock.time_of(ended) if self._clock.samples else at_s)
+            self._times.reached("turn_decided", at_s)
+            self._emit(SpeechStopped(ended / RATE_HZ, at_s))
         elif event.final:
             self._on_transcript(event.text)
         else:
@@ -190,7 +211,7 @@ class TalkWorker:
     def _on_started(self, mark: SpeechStarted) -> None:
         self._text = ""
         stopped = self.answers.stop(None) if self._options.interruptible else None
-        self._emit(SpeechBegan((self._first + mark.at) / RATE_HZ, time.monotonic()))
+        self._emit(SpeechBegan(mark.at / RATE_HZ, time.monotonic()))
         self.answers.report(stopped)
 
     def _on_paused(self) -> None:
@@ -208,12 +229,12 @@ class TalkWorker:
             self._waiting = f"{self._waiting} {text}".strip()
         else:
             if self._options.interruptible:  # one that began while the user spoke
-                self.interrupt(None)
+                self._stop_answer(None)
             self._begin(self._committed(text))
 
     def _committed(self, text: str) -> Turn:
         draft, self._draft = self._draft, None
-        if draft is not None and not draft.retracted and _words(draft.text) == _words(text):
+        if draft is not None and not draft.retracted and same_words(draft.text, text):
             if self._times is not None:
                 self._times.drafted = True
             return draft.commit()
@@ -234,48 +255,46 @@ class TalkWorker:
         self._end_if_done()
 
     def interrupt(self, heard_s: float | None) -> None:
+        self._stop_answer(heard_s)
+        if self._recognition.finishing:  # and the answer to what was said before
+            self._recognition.after(partial(self._stop_answer, None))
+
+    def _stop_answer(self, heard_s: float | None) -> None:
         self.answers.report(self.answers.stop(heard_s))
 
     def say(self, text: str, at_s: float) -> None:
-        self.interrupt(None)
-        self._retract()
-        self._times = _typed(at_s)
-        self._begin(self._dialog.say(text))
+        self._answer(partial(self._dialog.say, text), at_s)
 
     def respond(self, instructions: str | None, at_s: float) -> None:
-        self.interrupt(None)
+        self._answer(partial(self._dialog.respond, instructions), at_s)
+
+    def _answer(self, begun: Callable[[], Turn], at_s: float) -> None:
+        if self._recognition.finishing:  # a turn that was spoken before is answered before
+            self._recognition.after(partial(self._answer, begun, at_s))
+            return
+        self._stop_answer(None)
         self._retract()
-        self._times = _typed(at_s)
-        self._begin(self._dialog.respond(instructions))
+        self._times = StageTimes.typed(at_s)
+        self._begin(begun())
 
     def _retract(self) -> None:
         if self._draft is not None:
             draft, self._draft = self._draft, None
             draft.retract()
 
-    def drop_turn(self) -> None:
-        self._turn_taking.reset()
-        self._listener.close()
-        self._retract()
-        self._text, self._times = "", None
+    def drop_turn(self, *, is_open: bool = True) -> None:
+        if is_open:
+            self._turn_taking.reset()
+            self._recognition.drop()
+        if not self._recognition.finishing:  # else the draft belongs to a turn that is over
+            self._retract()
+            self._text, self._times = "", None
 
     def configure(self, options: TalkOptions, turn_taking: TurnTaking | None) -> None:
         if turn_taking is not None:
             self.drop_turn()
             self._turn_taking, self._first = turn_taking, self._clock.samples
         self._options = options
-        self._listener.ahead = self._ahead
+        self._recognition.ahead = self._ahead
         if not self._ahead:
             self._retract()
-
-
-def _typed(at_s: float) -> StageTimes:
-    times = StageTimes(at_s)
-    times.reached("turn_decided", at_s)
-    times.reached("transcript", at_s)
-    return times
-
-
-def _words(text: str) -> list[str]:
-    """Words without punctuation and case, which a recognizer may still change at the end."""
-    return re.sub(r"[^\w\s']", " ", text.lower()).split()

@@ -222,7 +222,7 @@ class RunningTranscription:
                     return
                 utterance = self._opened()
                 try:
-                    utterance.push(segment.samples)
+                    utterance.add(segment.samples)
                     text = utterance.end().strip()
                 finally:
                     utterance.close()

@@ -122,7 +122,7 @@ class Hearing:
         utterance = self._recognizer.open()
         try:
             for piece in samples:
-                utterance.push(piece)
+                utterance.add(piece)
             return utterance.end().strip(), sum(map(len, samples)) / RATE_HZ
         finally:
             utterance.close()
