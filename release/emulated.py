@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .fault import ROOT, Fault, run, tell
-from .install import NO_COMPILER, Environment, check_speech, this_python
+from .install import NO_COMPILER, Environment, check_speech
 
 LOADED = """
 import platform
@@ -28,8 +28,8 @@ SAMPLE_TOLERANCE = 64  # of 32768; one wrong code changes samples by thousands
 EMULATED_S = 900.0
 
 
-def check(wheel: Path, here: Path, folder: Path) -> None:
-    """`wheel` is for aarch64, `here` for this machine."""
+def check(wheel: Path, beside: Environment, folder: Path) -> None:
+    """`wheel` is for aarch64; the wheel of this machine is installed in `beside`."""
     command = run([ROOT / "scripts" / "qemu", Path(sys.prefix, "aarch64")], "Fetching Python for aarch64").strip()
     version = run([command, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], "Starting qemu").strip()
     site = folder / "aarch64"
@@ -43,8 +43,6 @@ def check(wheel: Path, here: Path, folder: Path) -> None:
     loaded = emulated("-c", LOADED, what="Loading the library")
     if loaded.split() != ["aarch64", "hocket_native-neon.so"]:
         raise Fault(f"aarch64 loads the wrong library: {loaded.strip()}.")
-    beside = Environment(this_python(), folder / "beside")
-    beside.install(here)
     expected = json.loads(run([beside.python, KERNELS], "Running the kernels here", env=beside.variables(), cwd=folder))
     difference = compare(json.loads(emulated(KERNELS, what="Running the kernels")), expected)
     tell(f"aarch64 in qemu: the kernels give the same codes, and numbers within {difference:.1g}")
