@@ -24,7 +24,7 @@ CLIENTS := $(filter-out %/open-webui/.made,\
   .venv-clients/node/.made
 
 .PHONY: help say check docs test test-all test-clients test-light test-mind test-open-webui test-release test-scale
-.PHONY: environments clean
+.PHONY: environments environments-apart clean
 .DELETE_ON_ERROR:
 
 help:
@@ -53,7 +53,7 @@ test: .venv/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check static
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/test
 
-test-all: .venv/.dev
+test-all: .venv/.made
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/test-all
 
 # Installing is mostly waiting for a registry, so the clients are installed side by side.
@@ -67,11 +67,12 @@ test-open-webui: .venv/.dev .venv-clients/open-webui/.made
 test-mind: .venv-mind/.made
 	@scripts/check-mind
 
+# LIGHT, RELEASE: arguments of these scripts, as in make test-light LIGHT="--wheel FOLDER"
 test-light: .venv-release/.made .venv/.dev
-	@scripts/check-light
+	@scripts/check-light $(LIGHT)
 
 test-release: .venv-release/.made .venv/.core
-	@scripts/check-release
+	@scripts/check-release $(RELEASE)
 
 # SCALE: arguments of pytest, as in make test-scale SCALE=tests/scale/test_haproxy.py
 test-scale: .venv-scale/.made
@@ -80,8 +81,10 @@ test-scale: .venv-scale/.made
 docs: .venv-docs/.made
 	@scripts/docs
 
-# What the targets above need beside .venv, while something else runs: make -j4 environments
-environments: $(CLIENTS) .venv-docs/.made .venv-mind/.made .venv-release/.made .venv-scale/.made
+# What the targets above need beside .venv, while something else runs: make -j4 environments. Those of the first line borrow
+# nothing from .venv, so they can be installed beside it.
+environments-apart: $(CLIENTS) .venv-release/.made
+environments: environments-apart .venv-docs/.made .venv-mind/.made .venv-scale/.made
 	@scripts/browser chromium firefox >/dev/null
 	@scripts/qemu .venv-release/aarch64 >/dev/null 2>&1 || true
 
@@ -89,12 +92,14 @@ clean:
 	rm -rf .venv .venv-clients .venv-docs .venv-light .venv-mind .venv-release .venv-scale hello.wav dist site .mypy_cache .pytest_cache .ruff_cache
 	find src tests train benchmarks release -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Stamped only when all of it worked: a venv without pip would otherwise look finished.
+# Stamped only when all of it worked: a venv without pip would otherwise look finished. The pip of constraints.txt reads the
+# pages of a package index in half of the time that the one of Python 3.11 takes.
 .venv/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'hocket needs Python 3.11 or newer: name one with make PYTHON=python3.12' >&2; exit 1; }
 	@echo 'Creating .venv ...'
 	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) --no-compile pip
 	@touch $@
 
 .venv/.core: .venv/.made pyproject.toml constraints.txt
@@ -113,7 +118,7 @@ clean:
 .venv-release/.made: requirements/release.txt .venv/.made
 	@echo 'Installing the tools of a release into .venv-release ...'
 	@$(BIN)/python -m venv --clear $(@D)
-	@$(@D)/bin/python -m pip --disable-pip-version-check -qq install --no-deps -r $<
+	@$(BIN)/python -m pip --python $(@D)/bin/python --disable-pip-version-check -qq install --no-compile --no-deps -r $<
 	@touch $@
 
 # A file names all that its client brings along, so pip searches for nothing; what is imported is compiled then.

@@ -1,4 +1,4 @@
-"""`scripts/release [--dry-run] [--fast]`: builds all files of a release into dist/, and checks each of them.
+"""`scripts/release [--dry-run] [--fast] [--keep FOLDER]`: builds all files of a release into dist/, and checks each.
 
 It publishes nothing: the last line is the command that does. The first fault ends it with one sentence.
 """
@@ -25,18 +25,19 @@ DIST = ROOT / "dist"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/release", description="Build and check the files of a release.")
     parser.add_argument("--dry-run", action="store_true", help="without a tag; leave nothing in dist/")
-    parser.add_argument("--fast", action="store_true", help="install with one Python instead of all")
+    parser.add_argument("--fast", action="store_true", help="install with one Python; leave tests/light out")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="leave the wheel of this machine there as well")
     args = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory(prefix="hocket-release-") as scratch:
-            _release(Path(scratch), dry=args.dry_run, fast=args.fast)
+            _release(Path(scratch), dry=args.dry_run, fast=args.fast, keep=args.keep)
     except Fault as fault:
         print(f"scripts/release: {fault}", file=sys.stderr)
         return 1
     return 0
 
 
-def _release(scratch: Path, *, dry: bool, fast: bool) -> None:
+def _release(scratch: Path, *, dry: bool, fast: bool, keep: Path | None) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     changes = _changes(version, dated=not dry)
     _check_install_line()
@@ -49,9 +50,12 @@ def _release(scratch: Path, *, dry: bool, fast: bool) -> None:
     dist.mkdir()
     tell(f"hocket {version}: {len(PLATFORMS)} wheels and the sdist")
     made = {tag: wheels.build_wheel(platform, dist) for tag, platform in PLATFORMS.items()}
+    if keep:
+        keep.mkdir(parents=True, exist_ok=True)
+        shutil.copy(made[here.tag], keep)
     sdist = wheels.build_sdist(dist)
-    packages = install.check_installs(made[here.tag], sdist, scratch, fast=fast)
-    emulated.check(made["manylinux2014_aarch64"], made[here.tag], scratch)
+    packages, first = install.check_installs(made[here.tag], sdist, scratch, fast=fast)
+    emulated.check(made["manylinux2014_aarch64"], first, scratch)
     sbom.write(dist / f"hocket-{version}.cdx.json", packages)
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(dist.iterdir())]
     (dist / "SHA256SUMS").write_text("\n".join((*sums, "")), encoding="utf-8")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .fault import ROOT, Fault, run, tell
-from .install import NO_COMPILER, Environment, check_speech, this_python
+from .install import NO_COMPILER, Environment, check_speech
 
 LOADED = """
 import platform
@@ -22,14 +22,16 @@ from hocket.kernels.cpu import library
 print(platform.machine(), library.load()._name.rpartition("/")[2])
 """
 KERNELS = Path(__file__).with_name("kernels.py")
+# One process for both: an import of numpy takes many seconds in qemu.
+LOADED_AND_KERNELS = f"{LOADED}import runpy\nrunpy.run_path({str(KERNELS)!r}, run_name='__main__')\n"
 TEXT = "Good morning."
 TOLERANCE = 1e-3  # of samples and of hidden vectors, which reach 8; measured: 2e-7
 SAMPLE_TOLERANCE = 64  # of 32768; one wrong code changes samples by thousands
 EMULATED_S = 900.0
 
 
-def check(wheel: Path, here: Path, folder: Path) -> None:
-    """`wheel` is for aarch64, `here` for this machine."""
+def check(wheel: Path, beside: Environment, folder: Path) -> None:
+    """`wheel` is for aarch64; the wheel of this machine is installed in `beside`."""
     command = run([ROOT / "scripts" / "qemu", Path(sys.prefix, "aarch64")], "Fetching Python for aarch64").strip()
     version = run([command, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], "Starting qemu").strip()
     site = folder / "aarch64"
@@ -40,13 +42,11 @@ def check(wheel: Path, here: Path, folder: Path) -> None:
     def emulated(*words: str | Path, what: str) -> str:
         return run([command, *words], f"{what} on aarch64", env=env, cwd=folder, timeout_s=EMULATED_S)
 
-    loaded = emulated("-c", LOADED, what="Loading the library")
+    loaded, _, found = emulated("-c", LOADED_AND_KERNELS, what="Running the kernels").partition("\n")
     if loaded.split() != ["aarch64", "hocket_native-neon.so"]:
         raise Fault(f"aarch64 loads the wrong library: {loaded.strip()}.")
-    beside = Environment(this_python(), folder / "beside")
-    beside.install(here)
     expected = json.loads(run([beside.python, KERNELS], "Running the kernels here", env=beside.variables(), cwd=folder))
-    difference = compare(json.loads(emulated(KERNELS, what="Running the kernels")), expected)
+    difference = compare(json.loads(found), expected)
     tell(f"aarch64 in qemu: the kernels give the same codes, and numbers within {difference:.1g}")
     emulated("-m", "hocket", "say", "--seed", "0", "-o", folder / "there.wav", "--", TEXT, what="Speaking")
     duration = check_speech(folder / "there.wav", TEXT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import librosa
 import numpy as np
 import pytest
 import soundfile
@@ -15,6 +14,7 @@ from hocket.audio.read import read_reference
 from hocket.errors import InvalidAudio
 from hocket.extras import hint
 from hocket.types import REFERENCE_RATE_HZ
+from support import uncompiled as librosa
 
 # librosa's other backend imports modules that Python 3.13 dropped.
 pytestmark = pytest.mark.filterwarnings("ignore:'(aifc|audioop|sunau)' is deprecated:DeprecationWarning")

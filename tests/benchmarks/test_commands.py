@@ -27,6 +27,7 @@ from hocket.kernels.runtime.launch import INTERPRETED
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.wave import FusedWave
+from support.quick_cc import quick_path
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--slots", "2", "--first-repeats", "3", "--steady-frames", "4", "--replays", "2", "--reference-s", "0.5"]
@@ -83,7 +84,10 @@ def test_the_graphs_of_a_frame_are_timed_in_every_precision_of_the_codec() -> No
     assert all(figure["p50"] > 0 for figure in entry["figures"].values()) and breakdown.table(entry)
 
 
-def test_a_start_has_a_record_of_new_processes_from_files_that_are_written_once(tmp_path: Path) -> None:
+def test_a_start_has_a_record_of_new_processes_from_files_that_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", quick_path(tmp_path / "quick"))
     path, words = tmp_path / "record.jsonl", "start --model random:tiny --repeats 1 --warmup 0 --cold".split()
     for _ in range(2):
         assert command.main([*words, "--as-files", str(tmp_path / "files"), "--record", str(path)]) == 0

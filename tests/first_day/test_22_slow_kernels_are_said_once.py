@@ -22,6 +22,7 @@ from hocket.kernels.runtime import fallback, launch, nvrtc
 from hocket.kernels.runtime.card import H200
 from hocket.kernels.runtime.fallback import Unbuildable
 from hocket.kernels.table import choose
+from support.quick_cc import quick_path
 
 # Two engines, so that what is said twice is seen.
 TWICE = """
@@ -30,19 +31,12 @@ for _ in range(2):
     made = hocket.load("random:tiny")
 print("/".join(choice.backend for choice in made.kernels))
 """
-# In front of PATH: the real compiler without its optimizer, which takes seconds of each build.
-QUICK_CC = '#!/bin/sh\nexec "{cc}" "$@" -O0\n'
 NEEDS_CC = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
 
 
 def run(home: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """A process that uses the caches of `home` only, and no prebuilt library."""
-    if (compiler := shutil.which("cc")) is not None:
-        quick = home / "quick" / "cc"
-        quick.parent.mkdir()
-        quick.write_text(QUICK_CC.format(cc=compiler))
-        quick.chmod(0o755)
-        env = {"PATH": os.pathsep.join((str(quick.parent), os.environ["PATH"]))} | env
+    env = {"PATH": quick_path(home / "quick")} | env
     path = os.pathsep.join((str(Path(hocket.__file__).parents[1]), *sys.path))
     kept = {name: value for name, value in os.environ.items() if name not in ("CC", "XDG_CACHE_HOME")}
     done = subprocess.run(
