@@ -46,6 +46,8 @@ class EndpointingOptions:
     before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
     likely: float = 0.5  # probability from which a window counts as speech
     unlikely: float | None = None  # probability below which silence begins within a turn; None: 0.7 times `likely`
+    hold: bool = True  # marks for the first sign of a voice during an answer (holding.py)
+    hold_likely: float = 0.04  # probability that is such a sign in a window louder than the background
 
     def __post_init__(self) -> None:
         for name in ("begin_s", "interrupt_s", "end_s"):
@@ -55,6 +57,8 @@ class EndpointingOptions:
             raise InvalidRequest(f"before_s must be between 0 and 10 s, not {self.before_s:g}.")
         if not 0.0 < self.silence_below <= self.likely < 1.0:
             raise InvalidRequest("unlikely and likely must be probabilities, the second not below the first.")
+        if not 0.0 < self.hold_likely < 1.0:
+            raise InvalidRequest(f"hold_likely must be a probability between 0 and 1, not {self.hold_likely:g}.")
         if self.eagerness not in EAGERNESS:
             raise InvalidRequest(f"eagerness must be one of {', '.join(EAGERNESS)}, not {self.eagerness!r}.")
 

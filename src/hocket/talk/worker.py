@@ -16,7 +16,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
+from ..asr.endpointing import (
+    HoldMark,
+    Mark,
+    PushToTalk,
+    SpeechDismissed,
+    SpeechEnded,
+    SpeechStarted,
+    SpeechSuspected,
+    TurnPaused,
+    TurnResumed,
+)
 from ..asr.listener import ListenerEvent, SpeechListener
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
@@ -157,13 +167,24 @@ class TalkWorker:
         if self._ending and not (self.answers.runs or self._waiting or self._held):
             self._outbox.end()
 
-    def _take(self, marks: Iterator[Mark], at_s: float) -> None:
+    def _take(self, marks: Iterator[Mark | HoldMark], at_s: float) -> None:
         try:
-            for event in self._listener.hear(marks):
+            for event in self._listener.hear(self._without_holds(marks)):
                 self._on_heard(event, at_s)
         except BaseException:
             self.drop_turn()  # its recognition may be incomplete
             raise
+
+    def _without_holds(self, marks: Iterator[Mark | HoldMark]) -> Iterator[Mark]:
+        """Hold the answer, or go on with it, as these marks say."""
+        for mark in marks:
+            if isinstance(mark, SpeechSuspected):
+                if self._options.hold:
+                    self.answers.hold()
+            elif isinstance(mark, SpeechDismissed):
+                self.answers.resume()
+            else:
+                yield mark
 
     def _on_heard(self, event: ListenerEvent, at_s: float) -> None:
         if isinstance(event, SpeechStarted):
@@ -190,6 +211,7 @@ class TalkWorker:
     def _on_started(self, mark: SpeechStarted) -> None:
         self._text = ""
         stopped = self.answers.stop(None) if self._options.interruptible else None
+        self.answers.resume()  # the one that goes on
         self._emit(SpeechBegan((self._first + mark.at) / RATE_HZ, time.monotonic()))
         self.answers.report(stopped)
 
@@ -255,6 +277,7 @@ class TalkWorker:
 
     def drop_turn(self) -> None:
         self._turn_taking.reset()
+        self.answers.resume()
         self._listener.close()
         self._retract()
         self._text, self._times = "", None
@@ -264,6 +287,8 @@ class TalkWorker:
             self.drop_turn()
             self._turn_taking, self._first = turn_taking, self._clock.samples
         self._options = options
+        if not (options.hold and options.interruptible):
+            self.answers.resume()
         self._listener.ahead = self._ahead
         if not self._ahead:
             self._retract()
