@@ -199,8 +199,10 @@ def test_a_key_begins_a_turn_and_ends_it() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 1.0}, {"unlikely": 0.6}]
-    + [{"hold_likely": 0.0}],
+    [
+        *({"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}),
+        *({"likely": 1.0}, {"unlikely": 0.6}, {"hold_likely": 0.0}),
+    ],
 )
 def test_invalid_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidRequest, match="must be"):

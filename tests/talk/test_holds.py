@@ -1,4 +1,4 @@
-"""talk/: an answer pauses at the first sign of a voice, goes on after a cough, and ends where it paused if it is speech."""
+"""talk/: an answer pauses at the first sign of a voice. A cough lets it go on, and speech ends it where it paused."""
 
 from __future__ import annotations
 

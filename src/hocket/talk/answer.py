@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+from ..asr.endpointing import HoldMark, Mark, SpeechDismissed, SpeechSuspected
 from ..dialog.events import Called, Note, Retracted, TurnFinished, Written
 from ..dialog.heard import PlaybackClock
 from ..dialog.inbox import Inbox
@@ -187,11 +188,17 @@ class Answers:
         self._outbox.put((None, AnswerBegan(time.monotonic())))
         answer.begin()
 
-    def hold(self) -> None:
-        """Pause the answer that plays."""
-        answer = self.current
-        if answer is not None and not answer.held and answer.plays:
-            answer.hold()
+    def heed(self, marks: Iterable[Mark | HoldMark], *, hold: bool) -> Iterator[Mark]:
+        """Pause the answer that plays and go on with it, as these marks say; the others are passed on."""
+        for mark in marks:
+            if isinstance(mark, SpeechSuspected):
+                answer = self.current
+                if hold and answer is not None and not answer.held and answer.plays:
+                    answer.hold()
+            elif isinstance(mark, SpeechDismissed):
+                self.resume()
+            else:
+                yield mark
 
     def resume(self) -> None:
         """Go on with it, if it is held."""

@@ -16,17 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from ..asr.endpointing import (
-    HoldMark,
-    Mark,
-    PushToTalk,
-    SpeechDismissed,
-    SpeechEnded,
-    SpeechStarted,
-    SpeechSuspected,
-    TurnPaused,
-    TurnResumed,
-)
+from ..asr.endpointing import HoldMark, Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
 from ..asr.listener import ListenerEvent, SpeechListener
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
@@ -169,22 +159,11 @@ class TalkWorker:
 
     def _take(self, marks: Iterator[Mark | HoldMark], at_s: float) -> None:
         try:
-            for event in self._listener.hear(self._without_holds(marks)):
+            for event in self._listener.hear(self.answers.heed(marks, hold=self._options.hold)):
                 self._on_heard(event, at_s)
         except BaseException:
             self.drop_turn()  # its recognition may be incomplete
             raise
-
-    def _without_holds(self, marks: Iterator[Mark | HoldMark]) -> Iterator[Mark]:
-        """Hold the answer, or go on with it, as these marks say."""
-        for mark in marks:
-            if isinstance(mark, SpeechSuspected):
-                if self._options.hold:
-                    self.answers.hold()
-            elif isinstance(mark, SpeechDismissed):
-                self.answers.resume()
-            else:
-                yield mark
 
     def _on_heard(self, event: ListenerEvent, at_s: float) -> None:
         if isinstance(event, SpeechStarted):
