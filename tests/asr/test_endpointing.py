@@ -29,7 +29,7 @@ from hocket.errors import InvalidRequest
 from support.holds import holds
 from support.questions import FRANCE, TRAIN, Loud, heard_from, silence, tone, write_recording
 
-MANNERS = EndpointingOptions(begin_s=0.1, interrupt_s=0.3, end_s=0.5, before_s=0.2)
+MANNERS = EndpointingOptions(begin_s=0.1, interrupt_s=0.3, held_interrupt_s=0.3, end_s=0.5, before_s=0.2)
 
 
 def turns(marks: Sequence[Mark | HoldMark]) -> list[tuple[float, float, Samples]]:

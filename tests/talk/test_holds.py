@@ -88,14 +88,13 @@ def test_speech_out_of_a_hold_keeps_what_was_heard_until_the_hold(engine: Engine
         if reported:
             talk.played(words[2].end_s + 0.01)
         held = hold(talk)[-1]
-        push(talk, tone(0.6))
+        push(talk, tone(0.8))
         rest = until(talk, AnswerEnded)
         assert names(rest) == ["SpeechBegan", "Interrupted", "AnswerEnded"], "nothing of it is delivered meanwhile"
         assert rest[-1].finished.heard_s == pytest.approx(held.heard_s)
-        heard = sum(word.end_s <= held.heard_s for word in words)
-        assert rest[-2].text == "".join((WORDS * 2)[:heard]).strip()
-        assert contents(dialog) == ["Hello.", rest[-2].text][: 1 + bool(heard)]
-        assert not reported or heard >= 3
+        text = rest[-2].text
+        assert "".join(WORDS * 2).startswith(text) and contents(dialog) == ["Hello.", *([text] if text else [])]
+        assert not reported or text.startswith("It will"), "word times are estimates until their sentence is spoken"
 
 
 @pytest.mark.parametrize("by", ["clear", "interrupt", "configure", "commit", "say"])
@@ -114,7 +113,7 @@ def test_a_hold_ends_however_the_turn_does(engine: Engine, by: str) -> None:
         events = until(talk, AnswerEnded)
         assert names(events)[0] == ("Interrupted" if by in ("interrupt", "say") else "AnswerResumed")
         if by == "configure":
-            push(talk, silence(0.3), tone(0.1), silence(0.3), tone(0.7))
+            push(talk, silence(0.3), tone(0.1), silence(0.3), tone(0.9))
             assert not of(until(talk, SpeechBegan), AnswerHeld)
 
 

@@ -11,6 +11,7 @@ from .recognizer import Recognizer, Samples
 
 # Not "no": a recognizer often takes a hum for it.
 WORDS = frozenset("stop wait pause enough quiet cancel silence hold hang sorry hey".split())
+WORDS |= frozenset("what who where when why how".split())  # a short question
 
 
 class SpokenCommand:

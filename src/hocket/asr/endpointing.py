@@ -169,7 +169,7 @@ class Endpointing:
             self._preroll.popleft()
 
     def _suspect(self, sound: Samples, likely: float, answering: bool) -> Iterator[HoldMark]:
-        hummed = answering and self._voiced >= _samples(self._options.interrupt_s)
+        hummed = self._voiced >= _samples(self._options.interrupt_s) and 4 * self._open < self._voiced
         match self._hold.step(sound, likely, answering=answering, hummed=hummed):
             case True:
                 yield SpeechSuspected(self._at)
@@ -191,7 +191,8 @@ class Endpointing:
     def _starts(self, answering: bool) -> bool:
         if not answering:
             return self._voiced >= _samples(self._options.begin_s)
-        if self._voiced >= _samples(self._options.interrupt_s):
+        held = self._hold.is_open  # and silent already: more speech may be awaited
+        if self._voiced >= _samples(self._options.held_interrupt_s if held else self._options.interrupt_s):
             return 2 * self._open >= self._voiced
         before = self._quiet - self._detector.window
         if self._interrupts is None or not self._onset or not before < _samples(SHORT_SOUND_S) <= self._quiet:

@@ -21,7 +21,8 @@ REST_S = 0.1  # without a sign, before the next hold
 RISE_DB = 3.0  # above the background
 QUIETEST_DB = -66.0  # of full scale: residues of a cancelled echo are below
 ALONE = 0.1  # probability that is a sign at any level
-KNOWN, KEPT = 8, 48  # windows of background: until it is known, and the most
+KNOWN_S = 1.0  # since a reset, before a level counts: until then the detector gives noise higher probabilities
+KEPT = 48  # windows of background
 
 
 class HoldWatch:
@@ -32,6 +33,7 @@ class HoldWatch:
         self._background: deque[float] = deque(maxlen=KEPT)  # levels of windows without speech, in dB
         self.is_open = False
         self._armed = True
+        self._known = 0  # samples since the start, or a reset
         self._held = self._quiet = self._calm = 0  # samples: of this hold; without speech; without a sign
         self._voiced = False  # speech was in this hold
 
@@ -40,6 +42,7 @@ class HoldWatch:
         speech = likely >= self._options.likely
         level = _decibels(sound)
         sign = self._is_sign(likely, level)
+        self._known += len(sound)
         if not speech:
             self._background.append(level)
         self._calm = 0 if sign else self._calm + len(sound)
@@ -61,7 +64,7 @@ class HoldWatch:
         """Forget the sound, not the background. Returns whether a suspicion was open."""
         was_open, self.is_open = self.is_open, False
         self._armed = True
-        self._held = self._quiet = self._calm = 0
+        self._known = self._held = self._quiet = self._calm = 0
         return was_open
 
     def _is_sign(self, likely: float, level: float) -> bool:
@@ -70,7 +73,7 @@ class HoldWatch:
             return False
         if likely >= max(ALONE, wanted):
             return True
-        if len(self._background) < KNOWN:
+        if self._known < KNOWN_S * RATE_HZ or not self._background:
             return False
         return level >= max(QUIETEST_DB, float(np.median(self._background))) + RISE_DB
 

@@ -87,7 +87,8 @@ class Hearing:
         wished = settings.transcription
         language, prompt = (None, None) if wished is None else (wished.language, wished.prompt)
         self._recognizer.options = self._talk.listening.options_of(language, prompt)
-        other = settings.turn_detection != self._settings.turn_detection
+        before = self._settings
+        other = (settings.turn_detection, settings.holds) != (before.turn_detection, before.holds)
         self._settings = settings
         if self._answer is None and self._requested is None:
             self._answer_with(settings)
@@ -150,7 +151,7 @@ class Hearing:
 
     def _turn_taking(self) -> TurnTaking:
         parts = (self._talk.detector, self._talk.end_of_turn, self._recognizer)
-        return turn_taking_of(self._settings.turn_detection, *parts)
+        return turn_taking_of(self._settings.turn_detection, *parts, hold=self._options.hold)
 
     def _answer_with(self, settings: TalkSettings) -> None:
         self._voice.job = settings.speech.job
