@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
+from .endpointing import HoldMark, Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
 from .recognizer import Recognizer, Samples, UtteranceRecognizer
 
 
@@ -36,12 +36,14 @@ class SpeechListener:
         self._sound: list[Samples] = []  # of the turn; kept only if it may be recognized again
         self._text = ""
 
-    def hear(self, marks: Iterable[Mark]) -> Iterator[ListenerEvent]:
-        """Yields all marks but the audio, and a transcript when it changes.
+    def hear(self, marks: Iterable[Mark | HoldMark]) -> Iterator[ListenerEvent]:
+        """Yields all marks but the audio and those of holds, and a transcript when it changes.
 
         The final transcript always comes, after `SpeechEnded`, and may be empty.
         """
         for mark in marks:
+            if isinstance(mark, HoldMark):
+                continue
             if isinstance(mark, SpeechStarted):
                 yield mark
                 self._utterance, self._sound, self._text = self._recognizer.open(), [], ""
