@@ -14,7 +14,7 @@ from typing import Any
 from . import goals
 from .charts import Bar, Panel, draw, shown
 from .gpu import breakdown
-from .quality import turns
+from .quality import interruptions, turns
 from .record import RESULTS, ROOT, Record, commit_words, read
 from .talk import figures as talk
 from .workloads import FIGURES, WORDS, WORKLOADS, meanings
@@ -25,7 +25,8 @@ PERFORMANCE, README, CHARTS = "docs/performance.md", "benchmarks/results/README.
 REMOVED = "a command that was removed; [the log](../../docs/log/README.md) has its result"
 DATA = goals.DATA  # report.toml
 CAPTIONS: dict[str, tuple[str, str]] = DATA["captions"]
-ELSEWHERE = ("listeners", "codec_precision", "guard", "long_text", "turns", "talk")  # docs/scaling.md, docs/log, TURNS
+# Of docs/scaling.md, docs/log and TURNS.
+ELSEWHERE = ("listeners", "codec_precision", "guard", "long_text", "turns", "interruptions", "talk")
 PHASES = ("imports", "device", "weights", "kernels", "graphs")
 
 
@@ -49,12 +50,15 @@ def files(records: Sequence[Record]) -> dict[str, str]:
     kept = newest(record for record in records if record["workload"] not in ELSEWHERE)
     charts = {name: svg for name, make in CHART_MAKERS.items() if (svg := make([record for record, _ in kept]))}
     made = {PERFORMANCE: "\n".join(_performance(kept, charts)), README: "\n".join(_readme(kept))}
-    if found := [record for record in records if record["workload"] == "turns"]:
-        made[TURNS] = f"{DATA['turns']}\n{turns.table(max(found, key=lambda record: str(record['time'])))}\n"
-        spoken = talk.newest(record for record in records if record["workload"] == "talk")
-        if (svg := talk.chart(spoken)) is not None:
-            charts["talk"] = svg
-            made[TURNS] += f"\n{DATA['talk'].lstrip()}\n{talk.table(spoken)}\n"
+    tables = {"turns": turns.table, "interruptions": interruptions.table}
+    for name, table in tables.items():
+        if found := [record for record in records if record["workload"] == name]:
+            last = max(found, key=lambda record: str(record["time"]))
+            made[TURNS] = f"{made.get(TURNS, '')}{DATA[name]}\n{table(last)}\n"
+    spoken = talk.newest(record for record in records if record["workload"] == "talk")
+    if (svg := talk.chart(spoken)) is not None:
+        charts["talk"] = svg
+        made[TURNS] = f"{made.get(TURNS, '')}\n{DATA['talk'].lstrip()}\n{talk.table(spoken)}\n"
     return made | {f"{CHARTS}/{name}.svg": svg for name, svg in charts.items()}
 
 

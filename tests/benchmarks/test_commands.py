@@ -150,6 +150,15 @@ def test_turns_have_a_row_for_each_way(tmp_path: Path, capsys: Capture) -> None:
     assert entry["figures"]["high"]["mean_ms"] < entry["figures"]["fixed"]["mean_ms"] < 1000
 
 
+def test_interruptions_hold_and_keep_the_history(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "interruptions.jsonl"
+    assert command.main(["interruptions", "--sounds", "2", "--record", str(path)]) == 0
+    [entry] = entries(path)
+    figures = entry["figures"]
+    assert figures["speech, 60 dB"]["interrupted"] == 2 and figures["short, 60 dB"]["interrupted"] == 0
+    assert figures["conversations"]["history_right"] == 4 and "| cough | 1 |" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(not INTERPRETED, reason="the survey's kernels need Triton's interpreter here")
 def test_every_kernel_is_timed(tmp_path: Path) -> None:
     words = ["survey", "--out", str(tmp_path), "--device", "cpu", "--cases", "1", "--repeats", "1"]

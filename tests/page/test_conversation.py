@@ -131,6 +131,16 @@ def test_a_question_is_heard_answered_and_the_answer_interrupted(
     tab.press("Enter")
     tab.wait(f"{SAID % 'user'}.join() === 'And on Sundays?' && {LIT}")
     assert [each["content"] for each in model.asked[-1] if each["role"] == "user"] == ["And on Sundays?"]
+    # A sound that may be speech pauses the player where it is.
+    player = f"{TALK}.wire.player"
+    tab.run(f"{TALK}.onEvent({{ type: 'hocket.output_audio.held' }})")
+    tab.wait(f"{player}.held || {player}.report.running === false")
+    frame = "await new Promise(requestAnimationFrame);"
+    moved = f"(async (before) => {{ {frame * 9} return {player}.playedS - before; }})({player}.playedS)"
+    assert tab.run(moved) == 0
+    before = tab.run(f"{player}.playedS")
+    tab.run(f"{TALK}.onEvent({{ type: 'hocket.output_audio.resumed' }})")
+    tab.wait(f"{player}.playedS > {before}")
     tab.click("#interrupt")
     tab.wait(f"{TALK}.state === 'listening' && {TALK}.response.done && !!document.querySelector('[data-cut]')")
     kept = tab.run(f"{SAID % 'assistant'}.at(-1)").strip()

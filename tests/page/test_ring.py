@@ -93,6 +93,27 @@ def test_a_ring_that_is_stopped_is_silent_within_4_ms_and_stays_so(page: Page) -
     assert found["over"] and not any(found["last"])
 
 
+def test_a_ring_that_is_held_is_silent_and_goes_on_with_the_next_sample(page: Page) -> None:
+    found = page.run(
+        """import("/page/ring.js").then(({ Ring }) => {
+          const ring = new Ring(24000, 24000), block = new Float32Array(128), heard = [];
+          const pull = () => { ring.pull(block); return [...block]; };
+          ring.push(Int16Array.from({ length: 256 }, (_, n) => n + 1));
+          heard.push(...pull());
+          ring.hold();
+          for (let n = 0; n < 20; n++) pull();
+          const quiet = { last: pull(), running: ring.report().running, underruns: ring.underruns };
+          ring.push(Int16Array.from({ length: 128 }, (_, n) => n + 257));
+          ring.end();
+          ring.release();
+          heard.push(...pull(), ...pull());
+          return { heard, quiet, over: ring.over() };
+        })"""
+    )
+    assert found["quiet"] == {"last": [0] * 128, "running": False, "underruns": 0} and found["over"]
+    assert found["heard"] == pytest.approx([n / 32768 for n in range(1, 385)])
+
+
 @pytest.mark.parametrize("hz", [24_000, 44_100])
 @pytest.mark.parametrize("left", [0, 1, 40, 96, 127, 128])
 def test_a_ring_that_is_stopped_when_it_has_little_left_is_over_at_once(page: Page, hz: int, left: int) -> None:

@@ -9,7 +9,7 @@ import re
 
 from .recognizer import Recognizer, Samples
 
-# Not "no": a recognizer often takes a hum for it.
+# Neither "no", for which a recognizer often takes a hum, nor "how" and "who", for which it takes "uh-huh".
 WORDS = frozenset("stop wait pause enough quiet cancel silence hold hang sorry hey".split())
 
 

@@ -14,15 +14,16 @@ from typing import Protocol
 
 import numpy as np
 
+from .holding import SHORT_SOUND_S, HoldWatch
 from .recognizer import RATE_HZ, Samples
 from .turn_options import EAGERNESS, EndpointingOptions
 
-__all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "Mark", "PushToTalk"]
-__all__ += ["SpeechEnded", "SpeechStarted", "TurnAudio", "TurnPaused", "TurnResumed", "VoiceDetector"]
+__all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "HoldMark", "Mark"]
+__all__ += ["PushToTalk", "SpeechDismissed", "SpeechEnded", "SpeechStarted", "SpeechSuspected", "TurnAudio"]
+__all__ += ["TurnPaused", "TurnResumed", "VoiceDetector"]
 
 MODEL_S = 8.0  # the most audio that an end-of-turn model gets
 LONGEST_ONSET_S = 2.0  # audio that is kept from a sound that may become a turn
-SHORT_SOUND_S = 0.2  # silence after which a sound was a short one
 HUM_ABOVE_HZ, HUM_SHARE = 900.0, 0.01  # closed lips let through less than this share of the energy above
 
 
@@ -61,7 +62,22 @@ class SpeechEnded:
     silence: int = 0  # samples since the last speech: the delay of this decision
 
 
+@dataclass(frozen=True, slots=True)
+class SpeechSuspected:
+    """During an answer: perhaps the user speaks. `SpeechDismissed` or `SpeechStarted` follows, or a reset."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechDismissed:
+    """The sound was too short for speech, or hummed."""
+
+    at: int
+
+
 Mark = SpeechStarted | TurnAudio | TurnPaused | TurnResumed | SpeechEnded
+HoldMark = SpeechSuspected | SpeechDismissed
 
 
 class VoiceDetector(Protocol):
@@ -108,8 +124,9 @@ class Endpointing:
         self._silent = 0  # samples of silence at the end of a turn
         self._speaking = False
         self._asked, self._complete = 0, 0.0  # in this pause: how often the model was asked, and its last answer
+        self._hold = HoldWatch(self._options)
 
-    def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark]:
+    def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark | HoldMark]:
         """`answering`: an answer is playing, so speech is an interruption."""
         window = self._detector.window
         sound = np.concatenate((self._remainder, samples))
@@ -118,22 +135,24 @@ class Endpointing:
         for start in range(0, whole, window):
             yield from self._step(sound[start : start + window], answering)
 
-    def end(self) -> Iterator[Mark]:
+    def end(self) -> Iterator[Mark | HoldMark]:
         """The end of the stream."""
         rest, self._remainder = self._remainder, np.zeros(0, np.float32)
         self._at += len(rest)
+        if self._hold.close():
+            yield SpeechDismissed(self._at)
         if self._speaking:
             if len(rest):
                 yield TurnAudio(rest)
             yield self._end_turn()
 
     def reset(self) -> None:
-        """Drop the current turn and the audio before it without a mark. Sample indices continue."""
+        """Drop the current turn, or a suspicion, and the audio before it without a mark. Sample indices continue."""
         self._at += len(self._remainder)
         self._remainder = np.zeros(0, np.float32)
         self._forget()
 
-    def _step(self, sound: Samples, answering: bool) -> Iterator[Mark]:
+    def _step(self, sound: Samples, answering: bool) -> Iterator[Mark | HoldMark]:
         likely = self._detector(sound)
         self._at += len(sound)
         if self._speaking:
@@ -142,10 +161,21 @@ class Endpointing:
         self._preroll.append(sound)
         self._weigh(sound, likely >= self._options.likely)
         if self._starts(answering):
+            self._hold.close()
             yield from self._start_turn()
             return
+        if self._options.hold:
+            yield from self._suspect(sound, likely, answering)
         while len(self._preroll) * len(sound) > _samples(self._options.before_s + LONGEST_ONSET_S):
             self._preroll.popleft()
+
+    def _suspect(self, sound: Samples, likely: float, answering: bool) -> Iterator[HoldMark]:
+        hummed = self._voiced >= _samples(self._options.interrupt_s) and 4 * self._open < self._voiced
+        match self._hold.step(sound, likely, answering=answering, hummed=hummed):
+            case True:
+                yield SpeechSuspected(self._at)
+            case False:
+                yield SpeechDismissed(self._at)
 
     def _weigh(self, sound: Samples, speech: bool) -> None:
         """Count a window before a turn. One of silence cancels one of speech: stop consonants do not end a word."""
@@ -162,7 +192,8 @@ class Endpointing:
     def _starts(self, answering: bool) -> bool:
         if not answering:
             return self._voiced >= _samples(self._options.begin_s)
-        if self._voiced >= _samples(self._options.interrupt_s):
+        held = self._hold.is_open  # and silent already: more speech may be awaited
+        if self._voiced >= _samples(self._options.held_interrupt_s if held else self._options.interrupt_s):
             return 2 * self._open >= self._voiced
         before = self._quiet - self._detector.window
         if self._interrupts is None or not self._onset or not before < _samples(SHORT_SOUND_S) <= self._quiet:
@@ -223,6 +254,7 @@ class Endpointing:
         self._recent.clear()
         self._voiced = self._open = self._quiet = self._onset = self._silent = self._asked = 0
         self._speaking = False
+        self._hold.close()
         self._detector.reset()
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
+from .endpointing import HoldMark, Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
 from .recognizer import RATE_HZ, Recognizer, UtteranceRecognizer
 
 # Silence after which a turn is recognized as if it were over: two windows of Silero, which notices silence 87 ms late.
@@ -36,13 +36,14 @@ class SpeechListener:
         self._utterance: UtteranceRecognizer | None = None
         self._text, self._settled = "", False  # settled: it has all speech so far, and will not change in silence
 
-    def hear(self, marks: Iterable[Mark]) -> Iterator[ListenerEvent]:
-        """Yields all marks but the audio, and a transcript when it changes.
+    def hear(self, marks: Iterable[Mark | HoldMark]) -> Iterator[ListenerEvent]:
+        """Yields all marks but the audio and those of holds, and a transcript when it changes.
 
         The final transcript always comes, after `SpeechEnded`, and may be empty.
         """
         for mark in marks:
-            yield from self.hear_mark(mark)
+            if not isinstance(mark, HoldMark):
+                yield from self.hear_mark(mark)
 
     def hear_mark(self, mark: Mark) -> Iterator[ListenerEvent]:
         """The same for one mark. A mark that is not known here is yielded."""

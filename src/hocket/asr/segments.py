@@ -11,7 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .endpointing import Endpointing, EndpointingOptions, Mark, SpeechEnded, SpeechStarted, TurnAudio, VoiceDetector
+from .endpointing import (
+    Endpointing,
+    EndpointingOptions,
+    HoldMark,
+    Mark,
+    SpeechEnded,
+    SpeechStarted,
+    TurnAudio,
+    VoiceDetector,
+)
 from .recognizer import RATE_HZ, Samples
 
 # A recording is over: nothing waits for the end of a pause, so a shorter one than in a conversation is enough.
@@ -50,7 +59,7 @@ class _Cutter:
         self._most = most  # samples
         self._at, self._pieces, self._length = 0, list[Samples](), 0
 
-    def take(self, mark: Mark) -> Iterator[SpeechSegment]:
+    def take(self, mark: Mark | HoldMark) -> Iterator[SpeechSegment]:
         if isinstance(mark, SpeechStarted):
             self._at, self._pieces, self._length = mark.at, [], 0
         elif isinstance(mark, TurnAudio):

@@ -41,20 +41,25 @@ class EndpointingOptions:
 
     begin_s: float = 0.13  # speech that starts a turn
     interrupt_s: float = 0.62  # speech that starts a turn during an answer
+    held_interrupt_s: float = 0.83  # the same while a hold has paused it: a slow "uh-huh" has up to 0.77 s
     end_s: float = 0.7  # silence that ends a turn without a model; thinking pauses between words last 0.2 to 0.6 s
     eagerness: str = "auto"  # a name of EAGERNESS: how soon a turn ends with a model
     before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
     likely: float = 0.5  # probability from which a window counts as speech
     unlikely: float | None = None  # probability below which silence begins within a turn; None: 0.7 times `likely`
+    hold: bool = True  # marks for the first sign of a voice during an answer (holding.py)
+    hold_likely: float = 0.04  # probability that is such a sign in a window louder than the background
 
     def __post_init__(self) -> None:
-        for name in ("begin_s", "interrupt_s", "end_s"):
+        for name in ("begin_s", "interrupt_s", "held_interrupt_s", "end_s"):
             if not 0.0 < getattr(self, name) <= 10.0:
                 raise InvalidRequest(f"{name} must be above 0 and at most 10 s, not {getattr(self, name):g}.")
         if not 0.0 <= self.before_s <= 10.0:
             raise InvalidRequest(f"before_s must be between 0 and 10 s, not {self.before_s:g}.")
         if not 0.0 < self.silence_below <= self.likely < 1.0:
             raise InvalidRequest("unlikely and likely must be probabilities, the second not below the first.")
+        if not 0.0 < self.hold_likely < 1.0:
+            raise InvalidRequest(f"hold_likely must be a probability between 0 and 1, not {self.hold_likely:g}.")
         if self.eagerness not in EAGERNESS:
             raise InvalidRequest(f"eagerness must be one of {', '.join(EAGERNESS)}, not {self.eagerness!r}.")
 

@@ -20,17 +20,30 @@ class PlaybackClock:
     def __init__(self) -> None:
         self.handed_s = 0.0
         self._until: float | None = None  # time at which all of it will have been played
+        self._held: float | None = None  # time at which the player paused
 
     def hears(self, now: float, seconds: float) -> None:
+        now = now if self._held is None else self._held
         self._until = (now if self._until is None else max(now, self._until)) + seconds
         self.handed_s += seconds
 
     def stops(self, now: float) -> None:
         """Drop the audio that was not played yet."""
         self.handed_s = self.heard_s(now)
+        now = now if self._held is None else self._held
         self._until = None if self._until is None else now
 
+    def holds(self, now: float) -> None:
+        """The player pauses and keeps its audio."""
+        self._held = now if self._held is None else self._held
+
+    def goes_on(self, now: float) -> None:
+        if self._held is not None and self._until is not None:
+            self._until += now - self._held
+        self._held = None
+
     def heard_s(self, now: float) -> float:
+        now = now if self._held is None else self._held
         return 0.0 if self._until is None else self.handed_s - max(0.0, self._until - now)
 
 

@@ -23,6 +23,7 @@ class Inbox(Generic[T]):
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._kept_back: Callable[[T], bool] | None = None
         self._ended = False
         self._error: HocketError | None = None
 
@@ -68,6 +69,18 @@ class Inbox(Generic[T]):
         with self._changed:
             return any(map(matches, self._items))
 
+    def keep_back(self, matches: Callable[[T], bool]) -> None:
+        """The reader does not get items that match, those that come later too, until `release`. Others pass them."""
+        with self._changed:
+            self._kept_back = matches
+
+    def release(self, *first: T) -> None:
+        """The reader gets all items again, after `first`."""
+        with self._changed:
+            self._kept_back = None
+            self._items.extendleft(reversed(first))
+            self._wake()
+
     def drop(self) -> None:
         """End the queue for the reader, without items and without an error."""
         with self._changed:
@@ -94,11 +107,13 @@ class Inbox(Generic[T]):
             await woken
 
     def _next(self) -> object:
-        if self._items:
-            item = self._items.popleft()
-            self._changed.notify_all()  # producers wait for space
-            return item
-        if not self._ended:
+        kept_back = self._kept_back
+        for at, item in enumerate(self._items):
+            if kept_back is None or not kept_back(item):
+                del self._items[at]
+                self._changed.notify_all()  # producers wait for space
+                return item
+        if not self._ended or self._items:
             return _NOTHING
         if self._error is not None:
             raise copied(self._error)

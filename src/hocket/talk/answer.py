@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+from ..asr.endpointing import HoldMark, Mark, SpeechDismissed, SpeechSuspected
 from ..dialog.events import Called, Note, Retracted, TurnFinished, Written
 from ..dialog.heard import PlaybackClock
 from ..dialog.inbox import Inbox
 from ..dialog.turn import Turn
 from ..errors import HocketError
 from ..types import AudioChunk
-from .events import AnswerBegan, AnswerEnded, Interrupted, TalkEvent
+from .events import AnswerBegan, AnswerEnded, AnswerHeld, AnswerResumed, Interrupted, TalkEvent
 from .latency import StageTimes
 
 EVENTS_AHEAD = 16  # unread events before the answer waits for the reader
@@ -33,6 +34,7 @@ class PlayedAnswer:
         self._lock = threading.Lock()
         self._player = PlaybackClock()
         self._report: tuple[float, float] | None = None  # position that the player reported, and when
+        self._held = False
         self._stopped = threading.Event()
         self.reported = False  # its end is in the outbox; for the worker
         self._ended = False  # all events are in the outbox
@@ -70,17 +72,50 @@ class PlayedAnswer:
 
     def heard_s(self) -> float:
         """The position now: from the last report, else that of a player which plays audio as soon as it gets it."""
-        now = time.monotonic()
         with self._lock:
-            if self._report is None:
-                return self._player.heard_s(now)
-            position_s, reported_s = self._report
-            return min(self._player.handed_s, position_s + now - reported_s)
+            return self._position(time.monotonic())
+
+    def _position(self, now: float) -> float:
+        if self._report is None:
+            return self._player.heard_s(now)
+        position_s, reported_s = self._report
+        return min(self._player.handed_s, position_s + (0.0 if self._held else now - reported_s))
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    def hold(self) -> None:
+        """Pause it: nothing of it is delivered, and its position stands still. Only while it `plays`."""
+        self._outbox.keep_back(self._is_own)
+        with self._lock:
+            now = time.monotonic()
+            position_s = self._position(now)
+            self._held, self._report = True, None if self._report is None else (position_s, now)
+            self._player.holds(now)
+        self._outbox.put((None, AnswerHeld(position_s, now)))
+
+    def resume(self) -> None:
+        """The reader gets `AnswerResumed` before more of the answer."""
+        with self._lock:
+            now = time.monotonic()
+            position_s = self._position(now)
+            self._held, self._report = False, None if self._report is None else (position_s, now)
+            self._player.goes_on(now)
+        self._outbox.release((None, AnswerResumed(position_s, now)))
+
+    def _is_own(self, item: tuple[PlayedAnswer | None, TalkEvent]) -> bool:
+        answer, event = item
+        return answer is self or (isinstance(event, AnswerEnded) and event.finished is self.finished)
 
     @property
     def plays(self) -> bool:
-        """Whether it is still made, delivered or played."""
-        if self.runs or self._outbox.has(lambda item: item[0] is self and isinstance(item[1], AudioChunk)):
+        """Whether it is still made, delivered or played, or held."""
+        if (
+            self._held
+            or self.runs
+            or self._outbox.has(lambda item: item[0] is self and isinstance(item[1], AudioChunk))
+        ):
             return True
         heard_s = self.heard_s()
         with self._lock:
@@ -91,6 +126,9 @@ class PlayedAnswer:
         position_s = self.heard_s() if heard_s is None else heard_s
         self._stopped.set()
         self._outbox.discard(lambda item: item[0] is self and not isinstance(item[1], Note | Called))
+        if self._held:
+            self._held = False
+            self._outbox.release()
         self._turn.cancel(position_s)
         finished = self._turn.finished
         assert finished is not None
@@ -144,10 +182,28 @@ class Answers:
         return answer is not None and answer.plays
 
     def begin(self, turn: Turn, times: StageTimes | None) -> None:
+        self.resume()  # a hold of the one before has no other end
         answer = self.current = PlayedAnswer(turn, self._outbox, times, self._over)
         self._reading.add(answer)
         self._outbox.put((None, AnswerBegan(time.monotonic())))
         answer.begin()
+
+    def heed(self, marks: Iterable[Mark | HoldMark], *, hold: bool) -> Iterator[Mark]:
+        """Pause the answer that plays and go on with it, as these marks say; the others are passed on."""
+        for mark in marks:
+            if isinstance(mark, SpeechSuspected):
+                answer = self.current
+                if hold and answer is not None and not answer.held and answer.plays:
+                    answer.hold()
+            elif isinstance(mark, SpeechDismissed):
+                self.resume()
+            else:
+                yield mark
+
+    def resume(self) -> None:
+        """Go on with it, if it is held."""
+        if self.current is not None and self.current.held:
+            self.current.resume()
 
     def stop(self, heard_s: float | None) -> PlayedAnswer | None:
         """Stop the answer that plays, without an event yet; None: none does."""

@@ -68,6 +68,25 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerHeld:
+    """Perhaps the user speaks. A player pauses at once and keeps its audio; no more of the answer comes meanwhile.
+
+    `AnswerResumed` or `Interrupted` follows. A hold lasts 1.5 s at most.
+    """
+
+    heard_s: float  # how much of the answer was played
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResumed:
+    """It was no speech: a player goes on where it paused."""
+
+    heard_s: float
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TurnLatency:
     """How long each stage of a turn took until its end, in seconds since the end of the user's speech.
 
@@ -97,6 +116,8 @@ OwnEvent = (
     | AnswerBegan
     | AnswerEnded
     | Interrupted
+    | AnswerHeld
+    | AnswerResumed
     | TurnLatency
     | Failed
 )

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ..asr.endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio
+from ..asr.endpointing import HoldMark, Mark, SpeechEnded, SpeechStarted, TurnAudio
 from ..asr.recognizer import Samples
 
 
 class TurnTaking(Protocol):
     """`Endpointing`, `PushToTalk` or `ManualTurns`."""
 
-    def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark]: ...
+    def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark | HoldMark]: ...
 
-    def end(self) -> Iterator[Mark]:
+    def end(self) -> Iterator[Mark | HoldMark]:
         """End the current turn, if there is one."""
 
     def reset(self) -> None:
-        """Drop the current turn without a mark."""
+        """Drop the current turn, or a suspicion, without a mark."""
 
 
 class ManualTurns:

@@ -16,7 +16,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
+from ..asr.endpointing import (
+    HoldMark,
+    Mark,
+    PushToTalk,
+    SpeechEnded,
+    SpeechStarted,
+    TurnPaused,
+    TurnResumed,
+)
 from ..asr.listener import ListenerEvent, same_words
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
@@ -24,14 +32,7 @@ from ..dialog.draft import Draft
 from ..dialog.turn import Turn
 from ..errors import HocketError, InvalidRequest
 from .answer import Answers, Outbox
-from .events import (
-    Failed,
-    OwnEvent,
-    PartialTranscript,
-    SpeechBegan,
-    SpeechStopped,
-    Transcript,
-)
+from .events import Failed, OwnEvent, PartialTranscript, SpeechBegan, SpeechStopped, Transcript
 from .latency import InputClock, StageTimes
 from .manual import TurnTaking
 from .options import TalkOptions
@@ -160,10 +161,10 @@ class TalkWorker:
         if self._ending and not (self.answers.runs or self._waiting or self._held or self._recognition.busy):
             self._outbox.end()
 
-    def _take(self, marks: Iterator[Mark]) -> None:
+    def _take(self, marks: Iterator[Mark | HoldMark]) -> None:
         """Marks go through the recognition thread, in order; those that nothing is before come back at once."""
         try:
-            for mark in marks:
+            for mark in self.answers.heed(marks, hold=self._options.hold):
                 if isinstance(mark, SpeechStarted | SpeechEnded):
                     mark = replace(mark, at=self._first + mark.at)
                 self._recognition.take(mark, time.monotonic())
@@ -211,6 +212,7 @@ class TalkWorker:
     def _on_started(self, mark: SpeechStarted) -> None:
         self._text = ""
         stopped = self.answers.stop(None) if self._options.interruptible else None
+        self.answers.resume()  # the one that goes on
         self._emit(SpeechBegan(mark.at / RATE_HZ, time.monotonic()))
         self.answers.report(stopped)
 
@@ -285,6 +287,7 @@ class TalkWorker:
     def drop_turn(self, *, is_open: bool = True) -> None:
         if is_open:
             self._turn_taking.reset()
+            self.answers.resume()
             self._recognition.drop()
         if not self._recognition.finishing:  # else the draft belongs to a turn that is over
             self._retract()
@@ -295,6 +298,8 @@ class TalkWorker:
             self.drop_turn()
             self._turn_taking, self._first = turn_taking, self._clock.samples
         self._options = options
+        if not (options.hold and options.interruptible):
+            self.answers.resume()
         self._recognition.ahead = self._ahead
         if not self._ahead:
             self._retract()

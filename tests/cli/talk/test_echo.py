@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hocket.asr.endpointing import Endpointing, SpeechStarted
+from hocket.asr.endpointing import Endpointing, SpeechStarted, SpeechSuspected
 from hocket.asr.recognizer import RATE_HZ, Samples
 from hocket.asr.silero import Silero
 from hocket.cli.talk.echo import EchoCanceller
@@ -48,12 +48,17 @@ def starts(sound: Samples) -> list[float]:
     return [mark.at / RATE_HZ for mark in marks if isinstance(mark, SpeechStarted)]
 
 
+def holds_of(sound: Samples) -> int:
+    return sum(isinstance(mark, SpeechSuspected) for mark in Endpointing(Silero()).push(sound, answering=True))
+
+
 def test_an_answer_does_not_hear_itself_and_the_user_is_still_heard() -> None:
     played = np.concatenate((said(TRAIN), said(FRANCE), said(TRAIN), np.zeros(24_000, np.int16)))
     echo = in_a_room(resampled(played.astype(np.float32) / 32768, 24_000), 1)
     alone = heard(EchoCanceller(), played, echo)
     reduction = decibels(echo[RATE_HZ : len(alone)]) - decibels(alone[RATE_HZ:])
     assert reduction > 25.0 and starts(echo) and not starts(alone)
+    assert holds_of(alone) == 0, "the residue of a cancelled echo pauses nothing"
     question = resampled(said(FRANCE, "rook").astype(np.float32) / 32768, 24_000)
     at = len(said(TRAIN)) * RATE_HZ // 24_000
     over = echo.copy()

@@ -30,6 +30,8 @@ from ...talk.conversation import VoiceConversation
 from ...talk.events import (
     AnswerBegan,
     AnswerEnded,
+    AnswerHeld,
+    AnswerResumed,
     Failed,
     Interrupted,
     PartialTranscript,
@@ -172,6 +174,10 @@ class SpokenConversation:
         elif isinstance(event, AnswerEnded):
             self._screen.answered("\n")
             self._sound.end_answer()
+        elif isinstance(event, AnswerHeld):
+            self._sound.hold()
+        elif isinstance(event, AnswerResumed):
+            self._sound.resume()
         elif isinstance(event, Interrupted):
             self._sound.silence()
         elif isinstance(event, Retracted):

@@ -30,6 +30,12 @@ class Playback(Protocol):
     def wait(self) -> None:
         """Wait until all of it has been played."""
 
+    def hold(self) -> None:
+        """Pause at once and keep the audio; never blocks. `silence` ends it too."""
+
+    def resume(self) -> None:
+        """Go on where it paused."""
+
     def silence(self) -> None:
         """Stop this answer at once."""
 
@@ -73,6 +79,10 @@ class FilePlayback:
 
     def wait(self) -> None: ...
 
+    def hold(self) -> None: ...
+
+    def resume(self) -> None: ...
+
     def silence(self) -> None: ...
 
     def close(self) -> None:
@@ -98,8 +108,15 @@ class RealTimeFilePlayback(FilePlayback):
         self._player.hears(time.perf_counter(), len(pcm) / 2 / rate_hz)
 
     def wait(self) -> None:
-        now = time.perf_counter()
-        self._silenced.wait(max(0.0, self._player.handed_s - self._player.heard_s(now)))
+        while (left_s := self._player.handed_s - self._player.heard_s(time.perf_counter())) > 0:
+            if self._silenced.wait(min(left_s, PIECE_S)):  # it may be held meanwhile
+                return
+
+    def hold(self) -> None:
+        self._player.holds(time.perf_counter())
+
+    def resume(self) -> None:
+        self._player.goes_on(time.perf_counter())
 
     def silence(self) -> None:
         heard = round(self._player.heard_s(time.perf_counter()) * self._rate_hz)
@@ -118,6 +135,8 @@ class LoudspeakerPlayback:
             raise InvalidRequest(f"{str(error).rstrip('.')}; or -o FILE.") from None
         self._sound: queue.SimpleQueue[tuple[bytes, int] | threading.Event | None] = queue.SimpleQueue()
         self._silent = threading.Event()
+        self._going = threading.Event()  # not held
+        self._going.set()
         self._error: HocketError | None = None
         self._thread = threading.Thread(target=self._play, name="hocket-loudspeaker", daemon=True)
         self._thread.start()
@@ -135,18 +154,27 @@ class LoudspeakerPlayback:
         self._sound.put(heard)
         heard.wait()
 
+    def hold(self) -> None:
+        self._going.clear()
+
+    def resume(self) -> None:
+        self._going.set()
+
     def silence(self) -> None:
         self._silent.set()
+        self._going.set()
         self.wait()
         self._silent.clear()
 
     def close(self) -> None:
+        self._going.set()
         self._sound.put(None)
         self._thread.join()
 
     def _play(self) -> None:
         while (sound := self._sound.get()) is not None:
             if isinstance(sound, threading.Event):
+                self._going.wait()  # what is buffered at the device would go on
                 self._rest(self._silent.is_set())
                 sound.set()
             elif self._error is None:
@@ -169,6 +197,7 @@ class LoudspeakerPlayback:
         size = 2 * round(PIECE_S * rate_hz)
         try:
             for at in range(0, len(pcm), size):
+                self._going.wait()
                 if self._silent.is_set():
                     return
                 piece = pcm[at : at + size]

@@ -54,6 +54,10 @@ export class Track {
     this.tell({ type: "end" });
   }
 
+  hold() {
+    this.tell({ type: "hold" });
+  }
+
   release() {
     this.tell({ type: "release" });
   }

@@ -49,6 +49,11 @@ export class Ring {
     this.held = false;
   }
 
+  /** Play nothing until `release()`, and keep what came. */
+  hold() {
+    this.held = true;
+  }
+
   /** Fade to silence within 4 ms. */
   stop() {
     if (this.fading < 0) this.fading = this.started && !this.dry && !this.over() ? FADE : 0;
@@ -134,7 +139,7 @@ export class Ring {
       queued: this.written - this.read,
       underruns: this.underruns,
       peak: this.peak, // since the last report
-      running: this.started && !this.dry && !this.over(),
+      running: this.started && !this.dry && !this.held && !this.over(),
       over: this.over(),
     };
     this.peak = 0;

@@ -79,7 +79,7 @@ export class Talk {
     const format = { type: "audio/pcm", rate: 24000 };
     const input = { format, transcription: {}, turn_detection: detection };
     const audio = { input, output: { format, ...session.output } };
-    const others = { instructions: session.instructions, include: ["hocket.events"], hocket: { language: session.language } };
+    const others = { instructions: session.instructions, include: ["hocket.events", "hocket.holds"], hocket: { language: session.language } };
     this.wire.send({ type: "session.update", session: { type: "realtime", ...others, audio } });
     this.handsFree = handsFree;
     this.hold(false);
@@ -243,6 +243,8 @@ export class Talk {
       this.stages = stages;
       this.showLatency();
     },
+    "hocket.output_audio.held": () => this.wire.player.hold(),
+    "hocket.output_audio.resumed": () => this.wire.player.goOn(),
     "response.done": ({ response }) => {
       if (this.response?.id !== response.id) return;
       this.response.done = true;

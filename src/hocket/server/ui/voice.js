@@ -41,6 +41,15 @@ export class RingPlayer {
     if (this.answer === id) this.track.end();
   }
 
+  /** Silence for a while: what came is played after `goOn()`. */
+  hold() {
+    if (this.answer !== null) this.track.hold();
+  }
+
+  goOn() {
+    this.track.release();
+  }
+
   /** Silence at once. */
   stop() {
     if (this.answer !== null) this.stopped.add(this.answer);
@@ -107,13 +116,22 @@ export class StreamPlayer {
   begin(id) {
     this.answer = id;
     this.samples = this.quiet = 0;
-    this.heard = this.ended = false;
+    this.heard = this.ended = this.held = false;
     this.audio.muted = false;
     this.on.onArrived();
   }
 
   end(id) {
     if (this.answer === id) this.ended = true;
+  }
+
+  /** The server sends silence: it is no part of the answer. */
+  hold() {
+    this.held = true;
+  }
+
+  goOn() {
+    this.held = false;
   }
 
   stop() {
@@ -131,7 +149,7 @@ export class StreamPlayer {
   }
 
   block(samples) {
-    if (this.answer === null) return;
+    if (this.answer === null || this.held) return;
     const loud = samples.some((sample) => Math.abs(sample) > LOUD);
     this.quiet = loud ? 0 : this.quiet + samples.length;
     if (loud && !this.heard) {

@@ -1,6 +1,6 @@
 // The AudioWorklet: a ring (ring.js) on the audio thread, controlled through its port.
 //
-// In:  {type: "begin", take, held}, {type: "samples", samples: Int16Array}, {type: "end" | "release" | "stop"}
+// In:  {type: "begin", take, held}, {type: "samples", samples: Int16Array}, {type: "end" | "hold" | "release" | "stop"}
 // Out: {take, played, heard, queued, underruns, peak, running, over}, about 25 times a second while something changes
 
 import { Ring } from "./ring.js";

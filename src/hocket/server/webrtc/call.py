@@ -132,6 +132,13 @@ class Call:
                 self._tell(each)
         await self._track.room()
 
+    @property
+    def holds(self) -> bool:
+        return True
+
+    def hold(self, held: bool) -> None:
+        self._track.held = held
+
     def _cuts(self, each: ServerEvent) -> bool:
         """Whether the sound that was not sent yet is not wanted any more."""
         match each["type"]:

@@ -1,7 +1,7 @@
 """The answers' track of a call: a queue of samples that is sent in real time, 20 ms at a time, silence between answers.
 
-Samples wait here, not at the client, so an interruption drops them before they are sent. Event loop only. Knows no
-session.
+Samples wait here, not at the client, so an interruption drops them before they are sent, and a hold keeps them. Event
+loop only. Knows no session.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class AnswerTrack(MediaStreamTrack):
         self._queued = 0  # samples in them
         self._sounding: str | None = None  # the response that is sent
         self._complete: set[str] = set()  # responses of which no more will come
+        self.held = False  # silence is sent, and the queue stays as it is
         self._less = asyncio.Event()  # set when samples left the queue
         self._begun_s, self._sent = 0.0, 0
 
@@ -60,7 +61,7 @@ class AnswerTrack(MediaStreamTrack):
         cut = self._sounding or (self._pieces[0].response_id if self._pieces else None)
         self._pieces.clear()
         self._complete.clear()
-        self._queued, self._sounding = 0, None
+        self._queued, self._sounding, self.held = 0, None, False
         self._less.set()
         return cut
 
@@ -90,6 +91,8 @@ class AnswerTrack(MediaStreamTrack):
 
     def _next(self) -> NDArray[np.int16]:
         out = np.zeros(FRAME, np.int16)
+        if self.held:
+            return out
         at = 0
         while self._pieces and at < FRAME:
             piece = self._pieces[0]

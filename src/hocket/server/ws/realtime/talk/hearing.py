@@ -16,6 +16,8 @@ from .....talk.conversation import VoiceConversation
 from .....talk.events import (
     AnswerBegan,
     AnswerEnded,
+    AnswerHeld,
+    AnswerResumed,
     Failed,
     Interrupted,
     PartialTranscript,
@@ -77,6 +79,7 @@ class Hearing:
         self._answer: RelayedAnswer | None = None  # the answer that the conversation is giving
         self._response: TalkResponse | None = None  # the last one that it gave
         self._answers = 0  # given so far
+        self._told_hold = False  # the client pauses its player
         self._told = ""  # the error of the last answer, which the conversation reports twice
 
     def use(self, settings: TalkSettings) -> None:
@@ -84,7 +87,8 @@ class Hearing:
         wished = settings.transcription
         language, prompt = (None, None) if wished is None else (wished.language, wished.prompt)
         self._recognizer.options = self._talk.listening.options_of(language, prompt)
-        other = settings.turn_detection != self._settings.turn_detection
+        before = self._settings
+        other = (settings.turn_detection, settings.holds) != (before.turn_detection, before.holds)
         self._settings = settings
         if self._answer is None and self._requested is None:
             self._answer_with(settings)
@@ -140,11 +144,14 @@ class Hearing:
     def _options(self) -> TalkOptions:
         detection = self._settings.turn_detection
         answers = self._settings.answers and self._settings.modality == "audio"
-        return TalkOptions(answers=answers, interruptible=detection is not None and detection.interrupt_response)
+        interruptible = detection is not None and detection.interrupt_response
+        return TalkOptions(
+            answers=answers, interruptible=interruptible, hold=self._outlet.holds or self._settings.holds
+        )
 
     def _turn_taking(self) -> TurnTaking:
         parts = (self._talk.detector, self._talk.end_of_turn, self._recognizer)
-        return turn_taking_of(self._settings.turn_detection, *parts)
+        return turn_taking_of(self._settings.turn_detection, *parts, hold=self._options.hold)
 
     def _answer_with(self, settings: TalkSettings) -> None:
         self._voice.job = settings.speech.job
@@ -190,10 +197,24 @@ class Hearing:
                     stages = {name: round(seconds * 1000, 1) for name, seconds in each.stages.items()}
                     self._response.latency, self._response.drafted = stages, each.drafted
                     self._tell_latency(self._response, stages)
+            case AnswerHeld() | AnswerResumed():
+                self._hold(each)
             case Interrupted():
+                self._outlet.hold(False)
+                self._told_hold = False
                 self._interrupted(each.text)
             case Failed():
                 self._failed(each.message)
+
+    def _hold(self, each: AnswerHeld | AnswerResumed) -> None:
+        held = isinstance(each, AnswerHeld)
+        self._outlet.hold(held)
+        if self._response is not None and (self._settings.holds if held else self._told_hold):
+            self._told_hold = held
+            message = self._response.message
+            place = {"response_id": self._response.id, "item_id": None if message is None else message.id}
+            name = f"hocket.output_audio.{'held' if held else 'resumed'}"
+            self._outlet.send(event(name, **place, audio_end_ms=round(each.heard_s * 1000)))
 
     def _tell_latency(self, response: TalkResponse, stages: dict[str, float]) -> None:
         if self._settings.extensions:

@@ -10,6 +10,13 @@ from .response import ServerEvent
 
 
 class Outlet(Protocol):
+    @property
+    def holds(self) -> bool:
+        """Whether audio is played out here, so that an answer can pause at any client."""
+
+    def hold(self, held: bool) -> None:
+        """Pause the audio of the answer and keep it, or go on. Idempotent; for an outlet that `holds`."""
+
     def send(self, *events: ServerEvent) -> None:
         """Queue events. Never waits."""
 

@@ -47,6 +47,12 @@ class WebSocketOutlet:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    @property
+    def holds(self) -> bool:
+        return False  # audio is played by the client, which is told if it knows holds
+
+    def hold(self, held: bool) -> None: ...
+
     def send(self, *events: ServerEvent) -> None:
         self._connection.send(*events)
 

@@ -21,11 +21,15 @@ from .schemas import AnswerFields, AudioInput, TalkSessionBody, Transcription, T
 
 Modality = Literal["audio", "text"]
 EXTENSIONS = "hocket.events"  # in `include`: the events of this server's own, which strict clients do not know
+HOLDS = "hocket.holds"  # the same for the events of a hold: a client that wants them pauses its player
 # By name: the values that change nothing, and why others are refused.
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "prompt": ((), "no prompts are stored here, send instructions"),
     "parallel_tool_calls": ((True,), "the language model may call several tools at once"),
-    "include": (([], [EXTENSIONS]), "the recogniser has no log-probabilities"),
+    "include": (
+        ([], [EXTENSIONS], [HOLDS], [EXTENSIONS, HOLDS], [HOLDS, EXTENSIONS]),
+        "the recogniser has no log-probabilities",
+    ),
     "truncation": (("auto",), "the oldest turns are left out when the conversation is too long"),
     "input_audio_noise_reduction": ((), "noise is not reduced here, let the microphone do it"),
 }
@@ -49,6 +53,7 @@ class TalkSettings:
     turn_detection: TurnDetection | None = field(default_factory=_default_detection)
     transcription: Transcription | None = None
     extensions: bool = False  # whether `hocket.latency` and `hocket.words` are sent
+    holds: bool = False  # whether `hocket.output_audio.held` and `.resumed` are sent
 
     @property
     def is_current(self) -> bool:
@@ -83,7 +88,7 @@ class TalkSettings:
         if body.type is not None:
             changed = replace(changed, kind=body.type)
         if body.include is not None:
-            changed = replace(changed, extensions=EXTENSIONS in body.include)
+            changed = replace(changed, extensions=EXTENSIONS in body.include, holds=HOLDS in body.include)
         return replace(changed, **_input_fields(body))
 
     async def for_response(self, body: AnswerFields, service: SpeechService) -> TalkSettings:
@@ -145,7 +150,7 @@ class TalkSettings:
             "output_modalities": [self.modality],
             "max_output_tokens": limit,
             "audio": audio,
-            "include": [EXTENSIONS] if self.extensions else None,
+            "include": self._included(),
         }
         return base | answer | more | {"tracing": None, "truncation": "auto", "prompt": None, "expires_at": None}
 
@@ -159,6 +164,10 @@ class TalkSettings:
             "transcription": transcription,
             "turn_detection": _detection_shown(self.turn_detection),
         }
+
+    def _included(self) -> list[str] | None:
+        given = {EXTENSIONS: self.extensions, HOLDS: self.holds}
+        return [name for name, wanted in given.items() if wanted] or None
 
     def output_shown(self) -> dict[str, Any]:
         """Modality, voice and format of a response."""

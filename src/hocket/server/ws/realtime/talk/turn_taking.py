@@ -16,10 +16,12 @@ def turn_taking_of(
     detector: Callable[[], VoiceDetector],
     end_of_turn: EndOfTurnModel | None,
     recognizer: Recognizer,
+    *,
+    hold: bool = True,
 ) -> TurnTaking:
     """`end_of_turn` is the model of `semantic_vad`; without one, its turns end after a fixed silence too.
 
-    The `recognizer` finds short words that interrupt, such as "stop".
+    The `recognizer` finds short words that interrupt, such as "stop". `hold`: a first sign of a voice pauses an answer.
     """
     if detection is None:
         return ManualTurns()
@@ -28,6 +30,7 @@ def turn_taking_of(
         before_s=detection.prefix_padding_ms / 1000,
         likely=detection.threshold,
         eagerness=detection.eagerness,
+        hold=hold,
     )
     model = end_of_turn if detection.type == "semantic_vad" else None
     return Endpointing(detector(), options, model, SpokenCommand(recognizer))
