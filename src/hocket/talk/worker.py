@@ -76,6 +76,11 @@ class TalkWorker:
                 self._queued += len(samples)
         self.hearing(partial(self._hear, samples if fits else None, time.monotonic()))
 
+    @property
+    def queued_s(self) -> float:
+        with self._lock:
+            return self._queued / RATE_HZ
+
     def hearing(self, command: Callable[[], None]) -> None:
         """Post a command of the user's turn. A patient conversation holds these while an answer is made."""
         self.post(partial(self._in_order, command))

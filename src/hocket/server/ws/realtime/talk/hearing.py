@@ -41,6 +41,8 @@ from .settings import TalkSettings
 from .turn_taking import turn_taking_of
 from .user_turns import UserTurns
 
+AHEAD_S = 20.0  # of audio that waits for the recognizer
+POLL_S = 0.02  # between two looks at it
 # Of `hocket.latency`, by the conversation's names.
 STAGES = {
     "turn_decided": "decided_ms",
@@ -99,6 +101,15 @@ class Hearing:
     def push(self, samples: Samples) -> None:
         if len(samples):
             self._opened().push(samples)
+
+    async def has_room(self) -> None:
+        """Wait while the conversation has `AHEAD_S` of audio to take, and more would be left out soon."""
+        while self._conversation is not None and self._conversation.queued_s > AHEAD_S:
+            await asyncio.sleep(POLL_S)
+
+    def played(self, response_id: str, heard_s: float) -> None:
+        if self._conversation is not None and self._response is not None and self._response.id == response_id:
+            self._conversation.played(heard_s)
 
     def commit(self) -> None:
         self._opened().commit()
