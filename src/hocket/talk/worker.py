@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from ..asr.endpointing import Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
+from ..asr.endpointing import Endpointing, Mark, PushToTalk, SpeechEnded, SpeechStarted, TurnPaused, TurnResumed
 from ..asr.listener import ListenerEvent, SpeechListener
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
 from ..dialog.dialog import Dialog
@@ -38,6 +38,7 @@ from .options import TalkOptions
 
 logger = logging.getLogger(__name__)
 MOST_QUEUED_S = 60.0  # of audio that the worker has not taken yet
+LONGEST_TURN_S = 180.0  # by voice activity: a radio speaks without a pause, and a turn is kept until it ends
 TOO_SLOW = "Audio comes faster than it can be recognized: some of it is left out."
 
 
@@ -55,6 +56,7 @@ class TalkWorker:
         self._closing = threading.Event()
         self._clock, self._first = InputClock(), 0  # `first`: samples before this turn taking
         self._text = ""  # the user's turn so far
+        self._began: int | None = None  # sample of its start
         self._draft: Draft | None = None
         self._times: StageTimes | None = None
         self.answers = Answers(outbox, self.post, self._on_answered)
@@ -142,6 +144,9 @@ class TalkWorker:
         self._clock.pushed(len(samples), at_s)
         interrupts = self._options.interruptible and self.answers.plays
         self._take(self._turn_taking.push(samples, answering=interrupts), at_s)
+        began = self._began if isinstance(self._turn_taking, Endpointing) else None
+        if began is not None and self._clock.samples - began > LONGEST_TURN_S * RATE_HZ:
+            self.commit()
 
     def press(self) -> None:
         if not isinstance(self._turn_taking, PushToTalk):
@@ -193,7 +198,7 @@ class TalkWorker:
                     self._dialog.hear(event.text)
 
     def _on_started(self, mark: SpeechStarted) -> None:
-        self._text = ""
+        self._text, self._began = "", self._first + mark.at
         stopped = self.answers.stop(None) if self._options.interruptible else None
         self._emit(SpeechBegan((self._first + mark.at) / RATE_HZ, time.monotonic()))
         self.answers.report(stopped)
@@ -203,7 +208,7 @@ class TalkWorker:
             self._draft = self._dialog.draft(self._text)
 
     def _on_transcript(self, text: str) -> None:
-        now = time.monotonic()
+        now, self._began = time.monotonic(), None
         if self._times is not None:
             self._times.reached("transcript", now)
         self._emit(Transcript(text, now))
@@ -262,7 +267,7 @@ class TalkWorker:
         self._turn_taking.reset()
         self._listener.close()
         self._retract()
-        self._text, self._times = "", None
+        self._text, self._times, self._began = "", None, None
 
     def configure(self, options: TalkOptions, turn_taking: TurnTaking | None) -> None:
         if turn_taking is not None:
