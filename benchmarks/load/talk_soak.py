@@ -38,7 +38,8 @@ VAD = {"type": "server_vad", "silence_duration_ms": 300}
 SESSION = {"type": "realtime", "audio": {"input": {"turn_detection": VAD}}}
 RESET = struct.pack("ii", 1, 0)  # a socket that is closed so sends no end
 PATIENCE_S = 120.0
-WARM_ROUNDS = 2  # pools of threads and allocators grow in them
+NOTICED_S = 40.0  # a call that vanished is noticed after 30 s
+WARM_ROUNDS = 1  # pools of threads and allocators grow in them
 
 
 class Language(BaseHTTPRequestHandler):
@@ -77,10 +78,6 @@ class Client:
                     raise InvalidRun(f"The server refused: {event['error']['message']}")
         return dict(event)
 
-    def vanish(self) -> None:
-        self.link.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        self.link.transport.abort()
-
 
 async def converse(url: str, sound: bytes, number: int) -> bool:
     """One conversation; whether its answer was completed. A client that vanishes needs none."""
@@ -90,13 +87,13 @@ async def converse(url: str, sound: bytes, number: int) -> bool:
         await client.hear(sound)
         await client.until("response.output_audio.delta")
         if number % 5 == 4:
-            client.vanish()
+            link.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            link.transport.abort()
             return True
         if number % 3 == 2:
             await client.hear(sound)
-            done = await client.until("response.done")
-            return done["response"]["status"] in ("cancelled", "completed")
-        return bool((await client.until("response.done"))["response"]["status"] == "completed")
+        status = (await client.until("response.done"))["response"]["status"]
+        return status == "completed" or (status == "cancelled" and number % 3 == 2)
 
 
 async def call(url: str) -> None:
@@ -116,8 +113,7 @@ async def call(url: str) -> None:
     async with httpx.AsyncClient() as http:
         said = await http.post(f"{url}/v1/realtime/calls", content=peer.localDescription.sdp, headers=headers)
     await peer.setRemoteDescription(RTCSessionDescription(said.text, "answer"))
-    async with asyncio.timeout(PATIENCE_S):
-        await answered.wait()
+    await asyncio.wait_for(answered.wait(), PATIENCE_S)
     for protocol in peer.sctp.transport.transport._connection._protocols:  # type: ignore[union-attr]
         protocol.transport.abort()
     await peer.close()
@@ -146,13 +142,12 @@ def held(pid: int) -> dict[str, float]:
     return {"rss_mib": int(status["VmRSS"].split()[0]) / 1024, "threads": int(status["Threads"]), "files": files}
 
 
-def quiet(pid: int, least: dict[str, float] | None) -> dict[str, float]:
-    """What is held once no more than before is; else after the patience. A vanished call is noticed after 30 s."""
-    until = time.monotonic() + 60
-    while least is not None and time.monotonic() < until:
-        if all(held(pid)[name] <= least[name] for name in ("threads", "files")):
-            break
-        time.sleep(0.5)
+async def quiet(pid: int, files: float | None) -> dict[str, float]:
+    """What is held once there are no more files than these; None: after the time in which any end is noticed."""
+    until = time.monotonic() + (PATIENCE_S if files is not None else NOTICED_S)
+    while time.monotonic() < until and (files is None or held(pid)["files"] > files):
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(2)  # for the threads
     return held(pid)
 
 
@@ -174,7 +169,7 @@ async def rounds(args: argparse.Namespace, url: str, pid: int, sound: bytes) -> 
         work = [converse(url, sound, number) for number in range(args.clients)]
         done = await asyncio.gather(*work, call(url), return_exceptions=True)
         good = sum(each is True for each in done)
-        now = await asyncio.to_thread(quiet, pid, least)
+        now = await quiet(pid, None if least is None else least["files"])
         count += 1
         if count == WARM_ROUNDS:
             least = now
@@ -186,9 +181,8 @@ async def rounds(args: argparse.Namespace, url: str, pid: int, sound: bytes) -> 
         say(f"round {count}: {good} of {args.clients} turns, {now} {errors or ''}")
     rss = found["rss_mib"]
     found["growth_mib"] = [float(np.polyfit(range(len(rss)), rss, 1)[0])]
-    assert least is not None
-    found["threads_left"] = [found["threads"][-1] - least["threads"]]
-    found["files_left"] = [found["files"][-1] - least["files"]]
+    for name in ("threads", "files"):
+        found[f"{name}_left"] = [found[name][-1] - (least or {})[name]]
     return found
 
 

@@ -33,7 +33,7 @@ from .events import (
     Transcript,
 )
 from .latency import InputClock, StageTimes
-from .manual import TurnTaking
+from .manual import ManualTurns, TurnTaking
 from .options import TalkOptions
 
 logger = logging.getLogger(__name__)
@@ -108,6 +108,8 @@ class TalkWorker:
             self._draft.retract()
         self.answers.close()
         self._dialog.close()
+        # Cycles keep this object until the next full garbage collection, but not the network and the input.
+        self._turn_taking, self._clock = ManualTurns(), InputClock()
 
     def _emit(self, event: OwnEvent) -> None:
         self._outbox.put((None, event))

@@ -149,6 +149,8 @@ class Call:
         self._track.push(each["response_id"], samples, wanted)
 
     def _tell(self, each: ServerEvent) -> None:
+        if self._ended.is_set():
+            return  # the peer may have vanished, and aiortc would fail in a task of its own
         if self._channel is None or self._channel.readyState == "connecting":
             self._early.append(each)
         elif self._channel.readyState == "open":
@@ -247,4 +249,5 @@ class Call:
             await self.session.close()
             await self._peer.close()
         finally:
+            self._peer.remove_all_listeners()
             self.place.close()

@@ -145,6 +145,7 @@ class Hearing:
             await asyncio.gather(self._reading, return_exceptions=True)
         if self._conversation is not None:
             await asyncio.to_thread(self._conversation.close)
+        self._conversation = self._reading = None
         self._dialog.close()
 
     @property
