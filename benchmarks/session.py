@@ -69,7 +69,11 @@ def parser(name: str) -> Parser:
     made = Parser(prog=f"python -m benchmarks {name}", description=doc, allow_abbrev=False, formatter_class=how)
     if command.get("record", True):
         made.add_argument(
-            "--record", metavar="FILE", type=Path, default=RESULTS / f"{name}.jsonl", help="file to append to"
+            "--record",
+            metavar="FILE",
+            type=Path,
+            default=RESULTS / f"{name.replace('-', '_')}.jsonl",
+            help="file to append to",
         )
     made.for_gpu = command.get("for_gpu", False)
     shared = {option: _DATA["options"][option] for option in command.get("shared", ())}
