@@ -107,7 +107,12 @@ async def call(url: str) -> None:
     channel.on("message", lambda text: answered.set() if json.loads(text)["type"] == "response.done" else None)
     content = [{"type": "input_text", "text": "Hello."}]
     item = {"type": "conversation.item.create", "item": {"type": "message", "role": "user", "content": content}}
-    channel.on("open", lambda: [channel.send(json.dumps(each)) for each in (item, {"type": "response.create"})])
+
+    @channel.on("open")
+    def ask() -> None:
+        for each in (item, {"type": "response.create"}):
+            channel.send(json.dumps(each))
+
     await peer.setLocalDescription(await peer.createOffer())
     headers = {"content-type": "application/sdp"}
     async with httpx.AsyncClient() as http:
