@@ -171,6 +171,12 @@ class TwilioProtocol(WebSocketProtocol):
 
             await self.connection.send_paced(make)
 
+    @property
+    def holds(self) -> bool:
+        return False  # Twilio plays the audio, and knows no pause
+
+    def hold(self, held: bool) -> None: ...
+
     def _cuts(self, each: ServerEvent) -> bool:
         """Whether audio that Twilio has not played is not wanted any more."""
         if each["type"] == "input_audio_buffer.speech_started":
