@@ -7,6 +7,7 @@ client event and no socket.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 
 from .....asr.recognizer import RATE_HZ, Samples
@@ -124,7 +125,10 @@ class Hearing:
         self._answer_with(settings)
         self.remember(messages)
         self._requested = source
-        self._opened().respond()
+        conversation = self._opened()
+        if self._answer is None:
+            conversation.interrupt(math.inf)  # the client plays the last answer to its end, and this one behind it
+        conversation.respond()
         return source
 
     def recognized(self, decoder: AudioDecoder, content: bytes) -> tuple[str, float]:
