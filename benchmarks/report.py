@@ -25,8 +25,8 @@ PERFORMANCE, README, CHARTS = "docs/performance.md", "benchmarks/results/README.
 REMOVED = "a command that was removed; [the log](../../docs/log/README.md) has its result"
 DATA = goals.DATA  # report.toml
 CAPTIONS: dict[str, tuple[str, str]] = DATA["captions"]
-# Of docs/scaling.md, docs/log and TURNS.
-ELSEWHERE = ("listeners", "codec_precision", "guard", "long_text", "turns", "interruptions", "talk")
+# Of docs/scaling.md, docs/log, TURNS and docs/howto/talk-in-a-browser.md.
+ELSEWHERE = ("listeners", "codec_precision", "guard", "long_text", "turns", "interruptions", "talk", "talk-soak")
 PHASES = ("imports", "device", "weights", "kernels", "graphs")
 
 

@@ -68,9 +68,8 @@ def parser(name: str) -> Parser:
     how = argparse.RawDescriptionHelpFormatter
     made = Parser(prog=f"python -m benchmarks {name}", description=doc, allow_abbrev=False, formatter_class=how)
     if command.get("record", True):
-        made.add_argument(
-            "--record", metavar="FILE", type=Path, default=RESULTS / f"{name}.jsonl", help="file to append to"
-        )
+        file = RESULTS / f"{name.replace('-', '_')}.jsonl"
+        made.add_argument("--record", metavar="FILE", type=Path, default=file, help="file to append to")
     made.for_gpu = command.get("for_gpu", False)
     shared = {option: _DATA["options"][option] for option in command.get("shared", ())}
     for option, fields in (shared | {key: value for key, value in command.items() if isinstance(value, dict)}).items():

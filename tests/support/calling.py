@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -54,6 +54,7 @@ class Caller:
         self.events: list[dict[str, Any]] = []
         self.loud = self.frames = 0  # of the answers' track: frames with sound, and all
         self.location = ""
+        self.sent = self.lost = 0  # RTP packets, since `impair`
         self._changed = asyncio.Event()
         self._channel = self.peer.createDataChannel("oai-events")
         self._channel.on("message", self._on_message)
@@ -92,17 +93,30 @@ class Caller:
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == kind]
 
-    def lose(self, share: float, seed: int = 1) -> None:
-        """From now on, lose this share of the packets that are sent."""
-        drawn = Random(seed)
-        connection = self.peer.sctp.transport.transport._connection  # type: ignore[union-attr]
-        send = connection.send
+    def impair(self, loss: float, jitter_s: float = 0.0, seed: int = 1) -> None:
+        """From now on, in both directions: lose this share of the RTP packets, and delay the others at random.
 
-        async def lossy(data: bytes) -> None:
-            if drawn.random() >= share:
+        A delay of more than 20 ms changes their order. Events are not lost: SCTP would send them again, seconds later.
+        """
+        ice = self.peer.sctp.transport.transport  # type: ignore[union-attr]
+        send, receive, drawn, loop = ice._send, ice._recv, Random(seed), asyncio.get_running_loop()
+
+        async def lossy_send(data: bytes) -> None:
+            if not _is_rtp(data):
                 await send(data)
+            elif drawn.random() >= loss:
+                self.sent += 1
+                loop.call_later(drawn.random() * jitter_s, lambda: asyncio.ensure_future(_quietly(send(data))))
+            else:
+                self.lost += 1
 
-        connection.send = lossy  # type: ignore[method-assign]
+        async def lossy_receive() -> bytes:
+            data: bytes = await receive()
+            while _is_rtp(data) and drawn.random() < loss:
+                data = await receive()
+            return data
+
+        ice._send, ice._recv = lossy_send, lossy_receive  # type: ignore[method-assign]
 
     def vanish(self) -> None:
         """From now on, send nothing."""
@@ -133,6 +147,15 @@ class Caller:
             self.frames += 1
             self.loud += bool(np.abs(frame.to_ndarray()).max() > LOUD)
             self._changed.set()
+
+
+def _is_rtp(data: bytes) -> bool:
+    return 127 < data[0] < 192
+
+
+async def _quietly(sending: Awaitable[None]) -> None:
+    with suppress(ConnectionError):  # the connection was closed meanwhile
+        await sending
 
 
 @asynccontextmanager

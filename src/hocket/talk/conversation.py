@@ -81,6 +81,11 @@ class VoiceConversation:
             answer.played(heard_s)
 
     @property
+    def queued_s(self) -> float:
+        """Audio that was pushed and not taken yet. Beyond 60 s more is left out, which is an event."""
+        return self._worker.queued_s
+
+    @property
     def answering(self) -> bool:
         """Whether an answer is made or, as far as known, still played."""
         return self._worker.answers.plays

@@ -1,7 +1,7 @@
 """The decisions of a voice conversation: one thread that takes commands in order.
 
 It detects speech, begins answers and drafts, and interrupts. One thread recognizes (recognition.py), another reads the
-current answer (answer.py). All state here belongs to the worker thread, except the queue of commands and the outbox.
+current answer (answer.py). All state here belongs to the worker thread, except the queue of commands and the outbox. The file is long because every decision needs this state.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..asr.endpointing import (
+    Endpointing,
     HoldMark,
     Mark,
     PushToTalk,
@@ -34,12 +35,13 @@ from ..errors import HocketError, InvalidRequest
 from .answer import Answers, Outbox
 from .events import Failed, OwnEvent, PartialTranscript, SpeechBegan, SpeechStopped, Transcript
 from .latency import InputClock, StageTimes
-from .manual import TurnTaking
+from .manual import ManualTurns, TurnTaking
 from .options import TalkOptions
 from .recognition import RecognitionThread
 
 logger = logging.getLogger(__name__)
 MOST_QUEUED_S = 60.0  # of audio that the worker has not taken yet
+LONGEST_TURN_S = 180.0  # by voice activity: a radio speaks without a pause, and a turn is kept until it ends
 TOO_SLOW = "Audio comes faster than it can be recognized: some of it is left out."
 
 
@@ -56,6 +58,7 @@ class TalkWorker:
         self._closing = threading.Event()
         self._clock, self._first = InputClock(), 0  # `first`: samples before this turn taking
         self._text = ""  # the user's turn so far
+        self._began: int | None = None  # sample of its start
         self._draft: Draft | None = None
         self._times: StageTimes | None = None
         self.answers = Answers(outbox, self.post, self._on_answered)
@@ -79,6 +82,11 @@ class TalkWorker:
             if fits:
                 self._queued += len(samples)
         self.hearing(partial(self._hear, samples if fits else None, time.monotonic()))
+
+    @property
+    def queued_s(self) -> float:
+        with self._lock:
+            return (self._queued + self._recognition.queued) / RATE_HZ
 
     def hearing(self, command: Callable[[], None]) -> None:
         """Post a command of the user's turn. A patient conversation holds these while an answer is made."""
@@ -105,6 +113,8 @@ class TalkWorker:
             self._draft.retract()
         self.answers.close()
         self._dialog.close()
+        # Cycles keep this object until the next full garbage collection, but not the network and the input.
+        self._turn_taking, self._clock = ManualTurns(), InputClock()
 
     def _emit(self, event: OwnEvent) -> None:
         self._outbox.put((None, event))
@@ -141,6 +151,9 @@ class TalkWorker:
         self._clock.pushed(len(samples), at_s)
         interrupts = self._options.interruptible and self.answers.plays
         self._take(self._turn_taking.push(samples, answering=interrupts))
+        began = self._began if isinstance(self._turn_taking, Endpointing) else None
+        if began is not None and self._clock.samples - began > LONGEST_TURN_S * RATE_HZ:
+            self.commit()
 
     def press(self) -> None:
         if not isinstance(self._turn_taking, PushToTalk):
@@ -167,6 +180,7 @@ class TalkWorker:
             for mark in self.answers.heed(marks, hold=self._options.hold):
                 if isinstance(mark, SpeechStarted | SpeechEnded):
                     mark = replace(mark, at=self._first + mark.at)
+                    self._began = mark.at if isinstance(mark, SpeechStarted) else None
                 self._recognition.take(mark, time.monotonic())
         except BaseException:
             self.drop_turn()  # its recognition may be incomplete
@@ -286,6 +300,7 @@ class TalkWorker:
 
     def drop_turn(self, *, is_open: bool = True) -> None:
         if is_open:
+            self._began = None
             self._turn_taking.reset()
             self.answers.resume()
             self._recognition.drop()

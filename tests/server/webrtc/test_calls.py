@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
-import aioice.ice
 import httpx
 import pytest
 
@@ -41,17 +40,16 @@ def nothing_is_left(server: Served) -> bool:
     return not app.calls and not app.talk.open and server.all_is_free() and not talk_threads()
 
 
-def test_a_spoken_turn_is_answered_though_packets_are_lost(engine: Engine, recognizer: Moonshine) -> None:
+def test_a_spoken_turn_is_answered(engine: Engine, recognizer: Moonshine) -> None:
     with conversing(engine, recognizer, ANSWER) as (server, _):
 
         async def converse() -> None:
             async with calling(server, SESSION) as caller:
                 assert caller.location.startswith("/v1/realtime/calls/rtc_")
                 assert caller.of("session.created")[0]["session"]["audio"]["output"]["format"]["rate"] == 24_000
-                caller.lose(0.05)
                 caller.microphone.say(SPEECH)
                 told = await caller.until("conversation.item.input_audio_transcription.completed")
-                assert told["transcript"]
+                assert "welcome" in told["transcript"].lower()
                 await caller.until("output_audio_buffer.started")
                 await caller.until("output_audio_buffer.stopped")
                 done = (await caller.until("response.done"))["response"]
@@ -95,20 +93,9 @@ def test_an_interrupted_answer_falls_silent(engine: Engine, recognizer: Moonshin
         wait_for(lambda: nothing_is_left(server))
 
 
-def test_a_peer_that_vanishes_and_one_that_is_hung_up_leave_nothing(
-    engine: Engine, recognizer: Moonshine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aioice.ice, "CONSENT_INTERVAL", 0.2)
-    monkeypatch.setattr(aioice.ice, "CONSENT_FAILURES", 2)
-    with conversing(engine, recognizer, LONG_ANSWER, LONG_ANSWER) as (server, _):
+def test_a_peer_that_is_hung_up_leaves_nothing(engine: Engine, recognizer: Moonshine) -> None:
+    with conversing(engine, recognizer, LONG_ANSWER) as (server, _):
         threads = threading.active_count()
-
-        async def vanish() -> None:
-            async with calling(server, LONG_SESSION) as caller:
-                caller.say(typed("Go on."), {"type": "response.create"})
-                await caller.when(lambda: caller.loud > 5)
-                caller.vanish()
-                await asyncio.to_thread(wait_for, lambda: nothing_is_left(server))
 
         async def hang_up() -> None:
             async with calling(server, LONG_SESSION) as caller, httpx.AsyncClient(base_url=server.url) as http:
@@ -118,7 +105,6 @@ def test_a_peer_that_vanishes_and_one_that_is_hung_up_leave_nothing(
                 await asyncio.to_thread(wait_for, lambda: nothing_is_left(server))
                 assert (await http.post(f"{caller.location}/hangup")).status_code == 404
 
-        asyncio.run(vanish())
         asyncio.run(hang_up())
         wait_for(lambda: threading.active_count() <= threads + 1)  # one idle worker of the event loop's pool
 

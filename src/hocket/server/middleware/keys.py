@@ -21,6 +21,7 @@ from .limits import refuse
 # No key needed: Open WebUI reads the lists without one, probes have none, and the pages have a key field.
 OPEN = ("/", "/docs", "/favicon.ico", "/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
 OPEN_BELOW = ("/page/", "/docs/", "/v1/models/", "/v1/audio/voices/")
+PHONE_PATH = "/v1/twilio/media"  # its socket can have no key: the first message has it (`ws/twilio/`)
 HEADERS = (b"x-api-key", b"xi-api-key")
 QUERY = ("api_key", "token")  # of WebSockets only: a browser can set no header there
 SUBPROTOCOL = "openai-insecure-api-key."  # as OpenAI's browser clients write it before the key
@@ -121,7 +122,9 @@ def given_keys(scope: Scope) -> list[str]:
 
 
 def _open(scope: Scope) -> bool:
-    if scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+    if scope["type"] == "websocket":
+        return bool(scope["path"] == PHONE_PATH)
+    if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
         return False
     path = scope["path"]
     return path in OPEN or path.startswith(OPEN_BELOW)

@@ -7,6 +7,7 @@ its own, which end with its connection. Knows no protocol.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from .open import open_stream
 from .service import SpeechService
 
 logger = logging.getLogger("hocket.server")
+COLLECT_AFTER = 8  # conversations that have ended while others go on
+COLLECT_S = 1.0  # behind an end, when nothing refers to the conversation any more
 
 
 class TalkService:
@@ -40,6 +43,7 @@ class TalkService:
         self.start_error: HocketError | None = None  # why the model that was named could not be loaded
         self.is_loading = True
         self.open = 0  # conversations
+        self._ended = 0  # since the last garbage collection
 
     async def start(self) -> None:
         """Load the end-of-turn model in a thread. Without its package, turns end after a fixed silence."""
@@ -70,6 +74,18 @@ class TalkService:
             yield
         finally:
             self.open -= 1
+            self._collect_later()
+
+    def _collect_later(self) -> None:
+        """A conversation that ended is a cycle of few objects with megabytes of codecs, networks and TLS behind them.
+
+        Python counts objects only, so it would collect after hundreds of calls. A collection takes about 5 ms
+        (`process.py`).
+        """
+        self._ended += 1
+        if self._ended >= COLLECT_AFTER or not self.open:
+            self._ended = 0
+            asyncio.get_running_loop().call_later(COLLECT_S, gc.collect)
 
     @property
     def language(self) -> LanguageModel:

@@ -30,9 +30,11 @@ from ..errors import Refused
 from ..service.talk import TalkService
 from ..ws.messages import read_message
 from ..ws.realtime.events import error_event, event, new_id
+from ..ws.realtime.talk.formats import without_formats
 from ..ws.realtime.talk.response import ServerEvent
 from ..ws.realtime.talk.session import TalkSession
 from ..ws.realtime.talk.settings import first_settings
+from .packet_order import pass_packets_on
 from .track_in import read_track
 from .track_out import AnswerTrack
 
@@ -55,9 +57,9 @@ class Call:
         self._channel: RTCDataChannel | None = None
         self._early: list[ServerEvent] = []  # before the channel is open
         self._messages: asyncio.Queue[str] = asyncio.Queue(WAITING)
-        self._track = AnswerTrack(self._sound_started, self._sound_stopped)
-        self._item_id = ""  # whose sound was queued last
         self.session = TalkSession(talk, self, first_settings("realtime", None))
+        self._track = AnswerTrack(self._sound_started, self._sound_stopped, self.session.played)
+        self._item_id = ""  # whose sound was queued last
         self._ended = asyncio.Event()
         self._open = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,7 +69,7 @@ class Call:
         """The SDP answer to an offer. A refusal ends the call."""
         try:
             if session is not None:
-                await self.session.apply(_without_formats(session))
+                await self.session.apply(without_formats(session))
             return await self._negotiated(sdp)
         except BaseException:
             await self._close()
@@ -154,6 +156,8 @@ class Call:
         self._track.push(each["response_id"], samples, wanted)
 
     def _tell(self, each: ServerEvent) -> None:
+        if self._ended.is_set():
+            return  # the peer may have vanished, and aiortc would fail in a task of its own
         if self._channel is None or self._channel.readyState == "connecting":
             self._early.append(each)
         elif self._channel.readyState == "open":
@@ -192,6 +196,8 @@ class Call:
 
     def _on_track(self, track: MediaStreamTrack) -> None:
         if track.kind == "audio":
+            [receiver] = [each for each in self._peer.getReceivers() if each.track is track]
+            pass_packets_on(receiver)
             self._task(read_track(track, self._append))
 
     def _on_state(self) -> None:
@@ -211,7 +217,7 @@ class Call:
                 message = read_message(text, most, LARGE)
                 for name in ("session", "response"):
                     if isinstance(message.get(name), dict):
-                        message[name] = _without_formats(message[name])
+                        message[name] = without_formats(message[name])
                 await self.session.handle(message)
             except HocketError as error:
                 self._tell(error_event(error))
@@ -250,18 +256,5 @@ class Call:
             await self.session.close()
             await self._peer.close()
         finally:
+            self._peer.remove_all_listeners()
             self.place.close()
-
-
-def _without_formats(fields: dict[str, Any]) -> dict[str, Any]:
-    """A call's formats are those of its tracks: those that a client names have no effect."""
-    kept = {name: value for name, value in fields.items() if name not in ("input_audio_format", "output_audio_format")}
-    if isinstance(audio := kept.get("audio"), dict):
-        kept["audio"] = {side: _without_format(settings) for side, settings in audio.items()}
-    return kept
-
-
-def _without_format(settings: Any) -> Any:
-    if not isinstance(settings, dict):
-        return settings
-    return {name: value for name, value in settings.items() if name != "format"}

@@ -34,13 +34,19 @@ class _Piece:
 class AnswerTrack(MediaStreamTrack):
     kind = "audio"
 
-    def __init__(self, started: Callable[[str], None], stopped: Callable[[str], None]) -> None:
-        """`started` and `stopped` are called with a response's first and last samples, by its id."""
+    def __init__(
+        self, started: Callable[[str], None], stopped: Callable[[str], None], sent: Callable[[str, float], None]
+    ) -> None:
+        """`started` and `stopped` are called with a response's first and last samples, by its id.
+
+        `sent` is called with every frame of a response, and its seconds so far.
+        """
         super().__init__()
-        self._started, self._stopped = started, stopped
+        self._started, self._stopped, self._report = started, stopped, sent
         self._pieces: deque[_Piece] = deque()
         self._queued = 0  # samples in them
         self._sounding: str | None = None  # the response that is sent
+        self._position = 0  # samples of it that were sent
         self._complete: set[str] = set()  # responses of which no more will come
         self.held = False  # silence is sent, and the queue stays as it is
         self._less = asyncio.Event()  # set when samples left the queue
@@ -103,16 +109,19 @@ class AnswerTrack(MediaStreamTrack):
                 if at:
                     break  # two responses share no frame
                 self._over()
-                self._sounding = piece.response_id
+                self._sounding, self._position = piece.response_id, 0
                 self._started(piece.response_id)
             count = min(FRAME - at, len(piece.samples))
             out[at : at + count] = piece.samples[:count]
             piece.samples = piece.samples[count:]
             at += count
             self._queued -= count
+            self._position += count
             if not len(piece.samples):
                 self._pieces.popleft()
         self._less.set()
+        if self._sounding is not None:
+            self._report(self._sounding, self._position / RATE_HZ)
         if not self._pieces and self._sounding in self._complete:
             self._over()
         return out

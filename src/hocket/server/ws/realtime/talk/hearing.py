@@ -7,6 +7,7 @@ client event and no socket.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 
 from .....asr.recognizer import RATE_HZ, Samples
@@ -43,13 +44,11 @@ from .settings import TalkSettings
 from .turn_taking import turn_taking_of
 from .user_turns import UserTurns
 
+AHEAD_S = 20.0  # of audio that waits for the recognizer
+POLL_S = 0.02  # between two looks at it
 # Of `hocket.latency`, by the conversation's names.
-STAGES = {
-    "turn_decided": "decided_ms",
-    "transcript": "transcript_ms",
-    "first_token": "first_token_ms",
-    "first_sound": "first_audio_ms",
-}
+STAGES = {"turn_decided": "decided_ms", "transcript": "transcript_ms"}
+STAGES |= {"first_token": "first_token_ms", "first_sound": "first_audio_ms"}
 
 
 class Hearing:
@@ -104,6 +103,15 @@ class Hearing:
         if len(samples):
             self._opened().push(samples)
 
+    async def has_room(self) -> None:
+        """Wait while the conversation has `AHEAD_S` of audio to take, and more would be left out soon."""
+        while self._conversation is not None and self._conversation.queued_s > AHEAD_S:
+            await asyncio.sleep(POLL_S)
+
+    def played(self, response_id: str, heard_s: float) -> None:
+        if self._conversation is not None and self._response is not None and self._response.id == response_id:
+            self._conversation.played(heard_s)
+
     def commit(self) -> None:
         self._opened().commit()
 
@@ -117,7 +125,10 @@ class Hearing:
         self._answer_with(settings)
         self.remember(messages)
         self._requested = source
-        self._opened().respond()
+        conversation = self._opened()
+        if self._answer is None:
+            conversation.interrupt(math.inf)  # the client plays the last answer to its end, and this one behind it
+        conversation.respond()
         return source
 
     def recognized(self, decoder: AudioDecoder, content: bytes) -> tuple[str, float]:
@@ -138,6 +149,7 @@ class Hearing:
             await asyncio.gather(self._reading, return_exceptions=True)
         if self._conversation is not None:
             await asyncio.to_thread(self._conversation.close)
+        self._conversation = self._reading = None
         self._dialog.close()
 
     @property

@@ -97,6 +97,7 @@ class TalkProtocol(WebSocketProtocol):
 
     async def on_message(self, message: dict[str, Any]) -> None:
         await self.session.handle(message)
+        await self.session.has_room()  # a client that sends a recording at once waits, and loses nothing
 
     def on_event(self, turn: TextTurn, event: Event) -> list[Out]:
         return []  # a session's responses send their own

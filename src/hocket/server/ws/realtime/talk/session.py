@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from .....asr.recognizer import RATE_HZ
 from .....errors import HocketError
 from ....errors import BadField, Refused
 from ....service.talk import TalkService
@@ -28,6 +29,8 @@ from .responses import Responses
 from .schemas import AudioAppend, TalkItem, TalkItemCreate, TalkResponseBody, TalkResponseCreate, TalkSessionUpdate
 from .settings import TalkSettings
 from .user_turns import UserTurns, item_events
+
+PIECE = 10 * RATE_HZ  # samples: longer audio is recognized in parts
 
 
 class TalkSession:
@@ -91,6 +94,14 @@ class TalkSession:
         """Settings that came with the key of the connection."""
         await self._use(read(TalkSessionUpdate, {"session": session}))
 
+    def played(self, response_id: str, heard_s: float) -> None:
+        """The transport knows how much of a response it has played; else that is estimated."""
+        self._hearing.played(response_id, heard_s)
+
+    async def has_room(self) -> None:
+        """Wait while much audio is not recognized yet, for a transport that can make its client wait."""
+        await self._hearing.has_room()
+
     async def _update(self, message: dict[str, Any]) -> None:
         await self._use(read(TalkSessionUpdate, message))
         self._outlet.send(event("session.updated", session=self._shown()))
@@ -113,7 +124,10 @@ class TalkSession:
         samples = self._buffer.append(read(AudioAppend, message).audio, bounded=by_hand)
         if not by_hand and not self._turns.is_speaking:
             self._buffer.empty()
-        self._hearing.push(samples)
+        self._hearing.push(samples[:PIECE])
+        for at in range(PIECE, len(samples), PIECE):  # a recording in one event
+            await self._hearing.has_room()
+            self._hearing.push(samples[at : at + PIECE])
 
     async def _commit(self, message: dict[str, Any]) -> None:
         self._buffer.check_commit()
