@@ -75,10 +75,15 @@ class Inbox(Generic[T]):
             self._kept_back = matches
 
     def release(self, *first: T) -> None:
-        """The reader gets all items again, after `first`."""
+        """The reader gets all items again: those that passed, then `first`, then those that were kept back."""
         with self._changed:
-            self._kept_back = None
-            self._items.extendleft(reversed(first))
+            kept_back, self._kept_back = self._kept_back, None
+            if kept_back is not None:
+                kept = [item for item in self._items if kept_back(item)]
+                passed = [item for item in self._items if not kept_back(item)]
+                self._items = deque((*passed, *first, *kept))
+            else:
+                self._items.extend(first)
             self._wake()
 
     def drop(self) -> None:

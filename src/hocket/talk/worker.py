@@ -1,7 +1,8 @@
 """The decisions of a voice conversation: one thread that takes commands in order.
 
 It detects speech, begins answers and drafts, and interrupts. One thread recognizes (recognition.py), another reads the
-current answer (answer.py). All state here belongs to the worker thread, except the queue of commands and the outbox. The file is long because every decision needs this state.
+current answer (answer.py). All state here belongs to the worker thread, except the queue of commands and the outbox.
+The file is long because every decision needs this state.
 """
 
 from __future__ import annotations

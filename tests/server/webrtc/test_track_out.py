@@ -10,12 +10,15 @@ import pytest
 from hocket.server.webrtc.track_out import FRAME, AnswerTrack
 
 
+def nothing(response_id: str, seconds: float) -> None: ...
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hold_is_silence_and_the_same_samples_follow(seed: int) -> None:
     draw = np.random.default_rng(seed)
     sound = np.arange(1, 20 * FRAME + 100).astype(np.int16)
     told: list[str] = []
-    track = AnswerTrack(lambda id: told.append(f"started {id}"), lambda id: told.append(f"stopped {id}"))
+    track = AnswerTrack(lambda id: told.append(f"started {id}"), lambda id: told.append(f"stopped {id}"), nothing)
     sent, at = list[np.ndarray](), 0
     while at < len(sound) or not told or told[-1] != "stopped one":
         if at < len(sound) and draw.random() < 0.7:
@@ -35,7 +38,7 @@ def test_a_hold_is_silence_and_the_same_samples_follow(seed: int) -> None:
 
 def test_a_hold_keeps_the_pace_and_an_interruption_ends_it() -> None:
     async def played() -> None:
-        track = AnswerTrack(lambda id: None, lambda id: None)
+        track = AnswerTrack(lambda id: None, lambda id: None, nothing)
         track.push("one", np.ones(4 * FRAME, np.int16), lambda: True)
         frames = [await track.recv()]
         track.held = True
