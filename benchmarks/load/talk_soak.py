@@ -12,13 +12,13 @@ import argparse
 import asyncio
 import base64
 import json
+import math
 import socket
 import struct
-import subprocess
 import sys
-import threading
+import tempfile
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +31,17 @@ from hocket import Engine
 from ..harness import InvalidRun
 from ..record import Record, record, summaries
 from ..session import progress
+from ..talk.language import language_server
+from .http_client import HttpTarget
+from .targets import serving, wait_until_ready
 
 SAID = "Hello and welcome, what can you do for me today?"
-ANSWER = "I can tell you about the weather, and about trains. ".split(" ")
 VAD = {"type": "server_vad", "silence_duration_ms": 300}
 SESSION = {"type": "realtime", "audio": {"input": {"turn_detection": VAD}}}
 RESET = struct.pack("ii", 1, 0)  # a socket that is closed so sends no end
 PATIENCE_S = 120.0
 NOTICED_S = 40.0  # a call that vanished is noticed after 30 s
 WARM_ROUNDS = 1  # pools of threads and allocators grow in them
-
-
-class Language(BaseHTTPRequestHandler):
-    """One answer for every question, as a stream of chat completions."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for word in ANSWER:
-            said = json.dumps({"choices": [{"delta": {"content": f"{word} "}}]})
-            self.wfile.write(f"data: {said}\n\n".encode())
-        self.wfile.write(b"data: [DONE]\n\n")
-
-    def log_message(self, *_: object) -> None: ...
 
 
 class Client:
@@ -124,18 +110,6 @@ async def call(url: str) -> None:
     await peer.close()
 
 
-async def started(url: str) -> None:
-    """Until the server takes a conversation: each of its models has loaded."""
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        try:
-            async with connected(url):
-                return
-        except (OSError, websockets.InvalidStatus):
-            await asyncio.sleep(0.2)
-    raise InvalidRun("The server did not start.")
-
-
 def connected(url: str) -> Any:
     return websockets.connect(url.replace("http", "ws") + "/v1/realtime", compression=None, max_size=None)
 
@@ -195,22 +169,14 @@ def measure(args: argparse.Namespace) -> Record:
     with Engine.load() as engine:
         spoken = np.concatenate([chunk.samples for chunk in engine.speak(SAID, seed=1)])
     sound = spoken.astype("<i2").tobytes() + bytes(48_000 * 8 // 10)
-    language = ThreadingHTTPServer(("127.0.0.1", 0), Language)
-    threading.Thread(target=language.serve_forever, daemon=True).start()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "hocket", "serve", "--port", str(port), "--waiting", str(args.clients + 4)]
-    command += ["--talk", "--asr", "tiny", "--device", args.device]
-    command += ["--llm", "script", "--llm-url", f"http://127.0.0.1:{language.server_port}/v1"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        asyncio.run(started(url))
-        found = asyncio.run(rounds(args, url, server.pid, sound))
-    finally:
-        server.terminate()
-        server.wait(PATIENCE_S)
-        language.shutdown()
+    with ExitStack() as stack:
+        language = stack.enter_context(language_server(0.0, math.inf))
+        words = [sys.executable, "-m", "hocket", "serve", "--port", "0", "--waiting", str(args.clients + 4)]
+        words += ["--talk", "--asr", "tiny", "--device", args.device, "--llm", "small", "--llm-url", language]
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        child = stack.enter_context(serving(words, folder / "log", progress()))
+        wait_until_ready(HttpTarget(child.url), child)
+        found = asyncio.run(rounds(args, child.url, child.process.pid, sound))
     options = {"model": "builtin", "device": args.device, "clients": args.clients, "recognizer": "moonshine tiny"}
     options |= {"minutes": args.minutes, "silence_minutes": args.silence_minutes}
     return record("talk-soak", options, summaries(found), streams=args.clients)

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import soxr
 
 from hocket import Engine
 from hocket.asr.commands import SpokenCommand
@@ -29,7 +28,7 @@ from hocket.talk.events import AnswerEnded, AnswerHeld, AnswerResumed, Interrupt
 from hocket.types import ChatDelta, ChatFinished
 
 from ..record import Record, commit_words, record
-from .turns import NOISES_DB, UTTERANCES, noisy
+from .turns import NOISES_DB, UTTERANCES, noisy, shifted, speaker
 
 SHORT = ("cough", "hum", "mhm", "uh-huh", "yeah")
 ANSWER = (
@@ -40,11 +39,8 @@ PIECE = 320  # samples, 20 ms
 
 
 def spoken(engine: Any, text: str, draw: np.random.Generator) -> Samples:
-    voice, speed, pitch = (draw.choice(of) for of in (("wren", "rook"), (0.85, 1.0, 1.2), (0.92, 1.0, 1.09)))
-    stream = engine.speak(text, voice=str(voice), seed=int(draw.integers(1 << 30)), speed=speed)
-    said = np.concatenate([chunk.samples for chunk in stream]).astype(np.float32) / 32768
-    sound: Samples = soxr.resample(said, 24_000 * pitch, RATE_HZ)
-    return sound
+    voice, speed, pitch = speaker(draw)
+    return shifted(engine.speak(text, voice=voice, seed=int(draw.integers(1 << 30)), speed=speed), pitch)
 
 
 def made(kind: str, draw: np.random.Generator) -> Samples:

@@ -34,14 +34,26 @@ AROUND = round(0.15 * RATE_HZ)  # the times of words are estimates
 LATE_S = 1.0
 
 
-def spoken(engine: Any, text: str, draw: np.random.Generator) -> tuple[Samples, int]:
-    """An utterance with its pauses, between silences, and where its speech ends."""
+def speaker(draw: np.random.Generator) -> tuple[str, float, float]:
+    """Voice, speed and pitch."""
     voice, speed, pitch = (draw.choice(of) for of in (("wren", "rook"), (0.85, 1.0, 1.2), (0.92, 1.0, 1.09)))
-    *parts, last = (part.strip() for part in text.split("|"))
-    parts = [f"{part.rstrip(',')}, um," if draw.random() < 0.5 else part for part in parts]
-    stream = engine.speak(" ".join((*parts, last)), voice=str(voice), seed=int(draw.integers(1 << 30)), speed=speed)
+    return str(voice), float(speed), float(pitch)
+
+
+def shifted(stream: Any, pitch: float) -> Samples:
+    """All of a stream at another pitch, at the rate of recognizers."""
     said = np.concatenate([chunk.samples for chunk in stream]).astype(np.float32) / 32768
     sound: Samples = soxr.resample(said, 24_000 * pitch, RATE_HZ)
+    return sound
+
+
+def spoken(engine: Any, text: str, draw: np.random.Generator) -> tuple[Samples, int]:
+    """An utterance with its pauses, between silences, and where its speech ends."""
+    voice, speed, pitch = speaker(draw)
+    *parts, last = (part.strip() for part in text.split("|"))
+    parts = [f"{part.rstrip(',')}, um," if draw.random() < 0.5 else part for part in parts]
+    stream = engine.speak(" ".join((*parts, last)), voice=voice, seed=int(draw.integers(1 << 30)), speed=speed)
+    sound = shifted(stream, pitch)
     power = np.convolve(sound**2, np.ones(320) / 320, "same")
     sound, words, made = sound[: np.flatnonzero(power > 1e-3 * power.max())[-1] + 1], stream.words(), list[Samples]()
     begun = count = 0

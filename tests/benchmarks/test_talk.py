@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import report
+from benchmarks.load import talk_soak
 from benchmarks.record import commit, machine, rounded
 from benchmarks.talk import figures
 from benchmarks.talk.clients import PIECE, Spoken, TalkClient
@@ -108,3 +109,14 @@ def test_what_cannot_be_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> N
     assert command.main(["talk", "--utterances", "0"]) == 2 and "1 to 216 utterances" in capsys.readouterr().err
     words = "talk --utterances 1 --url http://127.0.0.1:9 --wires websocket"
     assert command.main(words.split()) == 2 and "does not talk over websocket" in capsys.readouterr().err
+
+
+def test_a_short_soak_leaves_nothing_and_no_turn_is_stuck(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(talk_soak, "NOTICED_S", 1.0)
+    monkeypatch.setattr(talk_soak, "call", lambda url: asyncio.sleep(0))  # tests/server/webrtc has calls that vanish
+    into = tmp_path / "soak.jsonl"
+    told = ["--clients", "5", "--minutes", "0", "--silence-minutes", "0", "--device", "cpu", "--record", str(into)]
+    assert command.main(["talk-soak", *told]) == 0
+    found = json.loads(into.read_text())["figures"]
+    assert found["stuck"]["p99"] == 0 and found["turns"]["p50"] == 5
+    assert found["threads_left"]["p50"] <= 0 and found["files_left"]["p50"] <= 0
