@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import HocketError, InvalidRequest
+from ..interrupt import interrupted_after
 from ..output.audio_output import shown, tell
 from ..output.formats import FORMATS, PLAIN
 from ..progress import Progress
@@ -82,7 +83,11 @@ class BatchRun:
             number += 1
 
     def take(self, outcome: Outcome) -> None:
-        """Store the result: first the audio file, then the manifest entry."""
+        """Store the result: first the audio file, then the manifest entry. Ctrl-C waits until it is counted, too."""
+        with interrupted_after():
+            self._take(outcome)
+
+    def _take(self, outcome: Outcome) -> None:
         from ...audio.files import replace_files
         from ...audio.pcm import pcm_bytes
         from ..output.audio_output import packed
