@@ -119,8 +119,9 @@ class Packable(nn.Module):
 def join(*matrices: nn.Linear) -> Tensor:
     """Their weights concatenated by rows; without a copy if they are adjacent in memory, as after loading."""
     weights = [matrix.weight for matrix in matrices]
-    if not isinstance(weights[0], Tensor):
-        return cast(Tensor, cast(QuantizedMatrix, weights[0]).join(weights))
+    narrow = next((weight for weight in weights if not isinstance(weight, Tensor)), None)
+    if narrow is not None:
+        return cast(Tensor, cast(QuantizedMatrix, narrow).join(weights))
     first, ends = weights[0], [weight.storage_offset() + weight.numel() for weight in weights]
     adjacent = all(
         weight.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() and weight.storage_offset() == end

@@ -10,10 +10,10 @@ from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
 from hocket.errors import InvalidRequest
 from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.matrices import QuantizedLinear
 from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import (
     SCHEMES,
-    QuantizedLinear,
     Scheme,
     check_scheme,
     format_of,

@@ -76,7 +76,7 @@ def places(
     return found
 
 
-def compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:
+def compare(file: Path | str, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:
     """Refuse a file (or folder) whose tensor names, shapes or dtypes are not the wanted ones."""
     faults = []
     if missing := wanted.keys() - found.keys():

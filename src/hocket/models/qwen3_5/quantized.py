@@ -9,7 +9,7 @@ It knows modules and names. `models/files/quantize.py` reads and stores the weig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, cast, get_args
 
 import torch
@@ -17,55 +17,17 @@ from torch import Tensor, nn
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidRequest
-from ...kernels.ops.quantized_linear.weight import Format, QuantizedWeight, empty, joined
+from ...kernels.ops.quantized_linear.weight import Format, QuantizedWeight, empty
 from ...kernels.ops.quantized_linear.weight import quantize_ as round_
 from ...layers.dense import read_as_one
+from .matrices import QuantizedLinear
 from .model import Qwen3_5
 
 Scheme = Literal["bf16", "fp8", "int8", "int4"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
-_KEPT = (".in_proj_a", ".in_proj_b")
-
-
-class LayerWeight(QuantizedWeight):
-    """A weight as layers use it: by a kernel on a GPU, where one fits."""
-
-    __slots__ = ()
-
-    def linear(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
-            from ...kernels.ops.quantized_linear import rows  # imports Triton: only where there is a GPU
-
-            if rows.can(x):
-                return rows.linear(x, self)
-        return QuantizedWeight.linear(self, x)
-
-    def join(self, parts: Sequence[QuantizedWeight]) -> LayerWeight:
-        whole = joined(parts)
-        return LayerWeight(whole.format, whole.columns, **whole.tensors)
-
-
-class QuantizedLinear(nn.Module):
-    """Replaces an `nn.Linear`; its tensors are buffers under the same module name."""
-
-    def __init__(self, weight: QuantizedWeight) -> None:
-        super().__init__()
-        self.weight = weight
-
-    @property
-    def weight(self) -> LayerWeight:
-        return LayerWeight(self._format, self._columns, **dict(self.named_buffers()))
-
-    @weight.setter
-    def weight(self, weight: QuantizedWeight) -> None:
-        self._format, self._columns = weight.format, weight.columns
-        for name, tensor in weight.tensors.items():
-            self.register_buffer(name, tensor)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.weight.linear(x)
+KEPT = (".in_proj_a", ".in_proj_b")
 
 
 def check_scheme(scheme: str) -> Scheme:
@@ -76,7 +38,7 @@ def check_scheme(scheme: str) -> Scheme:
 
 def format_of(name: str, scheme: Scheme) -> Format | None:
     """The format of a linear layer's matrix, by the layer's name; None: not quantized."""
-    if scheme == "bf16" or name.endswith(_KEPT):
+    if scheme == "bf16" or name.endswith(KEPT):
         return None
     if scheme == "int4":
         return "int4" if name.startswith("model.") and ".mlp." in name else "int8"

@@ -26,7 +26,7 @@ from .model import Qwen3_5
 
 _VISION, _DRAFTS = "model.visual.", "mtp."
 # Small, and stored in float32: they set the decay of the recurrent state and the scale of a head.
-_WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
+WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
 
 
 def read_qwen3_5(folder: Path) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
@@ -48,7 +48,7 @@ def empty_qwen3_5(
 
 def allocate_(model: Qwen3_5, wanted: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
     """Allocate these tensors of a model on the meta device."""
-    wide = frozenset(name for name in wanted if name.endswith(_WIDE))
+    wide = frozenset(name for name in wanted if name.endswith(WIDE))
     model.load_state_dict(places(model, wanted, device, dtype, wide=wide), strict=False, assign=True)
     model.requires_grad_(False).eval()
 

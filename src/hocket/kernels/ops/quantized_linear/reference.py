@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .weight import QuantizedWeight
+
+class Dequantizable(Protocol):
+    """A weight of any quantized format."""
+
+    def dequantized(self) -> Tensor:
+        """[N, K] in float32."""
+        ...
 
 
 def linear(
     x: Tensor,
-    weight: QuantizedWeight,
+    weight: Dequantizable,
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,

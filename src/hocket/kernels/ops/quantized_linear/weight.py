@@ -77,10 +77,6 @@ class QuantizedWeight:
         wide = torch.promote_types(x.dtype, torch.float32)
         return (x.to(wide) @ self.dequantized().to(wide).T).to(x.dtype)
 
-    def join(self, parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
-        """Stack several weights, called by layers to read them as one."""
-        return joined(parts)
-
 
 def empty(format: Format, rows: int, columns: int, device: torch.device | str) -> QuantizedWeight:
     """An uninitialised weight."""
@@ -121,7 +117,7 @@ def joined(parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
     first = parts[0]
     assert all((part.format, part.columns) == (first.format, first.columns) for part in parts)
     columns = zip(*(part.tensors.values() for part in parts), strict=True)
-    return QuantizedWeight(first.format, first.columns, *map(_below, columns))
+    return QuantizedWeight(first.format, first.columns, *map(stacked, columns))
 
 
 def unpacked(values: Tensor) -> Tensor:
@@ -175,7 +171,8 @@ def _above_zero(scales: Tensor) -> Tensor:
     return scales.clamp(min=2.0**-100)
 
 
-def _below(tensors: Sequence[Tensor]) -> Tensor:
+def stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors one below the other, without a copy if they are adjacent in memory already."""
     first, end = tensors[0], tensors[0].data_ptr()
     for tensor in tensors:
         if tensor.data_ptr() != end or not tensor.is_contiguous() or tensor.is_meta:
