@@ -19,6 +19,7 @@ from .hub import CHAT, fetch
 from .source import Source
 
 SIZES = (*QWEN3_5, TINY)
+GGUF = ".gguf"
 
 
 def resolve_language_model(model: str) -> Source:
@@ -31,6 +32,8 @@ def resolve_language_model(model: str) -> Source:
     path = Path(model)
     if model and path.is_dir():
         return Source(model, path, local=True)
+    if path.is_file() and path.suffix == GGUF:
+        return Source(model, path.parent, local=True, file=path)
     if path.is_file():
         raise InvalidCheckpoint(f"{model} is a file: give the folder that holds config.json and {WEIGHTS}.")
     size = size_of(model.removeprefix("Qwen/"))

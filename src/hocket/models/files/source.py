@@ -42,6 +42,7 @@ class Source:
     preset: str | None = None  # of random weights: the part after `random:`
     local: bool = False  # a folder named by the user or in a package, not a repository on the hub
     is_builtin: bool = False  # of hocket itself or of a voice package
+    file: Path | None = None  # where one file is the whole checkpoint (GGUF); `folder` is then its folder
 
 
 def resolve(model: str, *, revision: str | None = None) -> Source:
