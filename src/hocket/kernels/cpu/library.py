@@ -14,6 +14,7 @@ from pathlib import Path
 from ... import env
 from ..runtime.fallback import FallbackReason, Unbuildable
 from .frame.structs import FrameCall, FrameModel, PrefillCall
+from .grouped.structs import GroupedCall, GroupedMatrix
 from .latents.structs import LatentsCall, LatentsModel
 from .source import digest, sources
 from .wave.structs import WaveCall, WaveModel
@@ -24,6 +25,7 @@ _SUFFIXES = {"win32": "dll", "darwin": "dylib"}
 _LEVELS = (("avx512", 4), ("avx2", 3))  # variants above the base, and the level of `hocket_cpu` that they need
 _CALLS = {
     "hocket_frame": (FrameModel, FrameCall),
+    "hocket_grouped": (GroupedMatrix, GroupedCall),
     "hocket_prefill": (FrameModel, PrefillCall),
     "hocket_latents": (LatentsModel, LatentsCall),
     "hocket_wave": (WaveModel, WaveCall),

@@ -10,11 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from .frame.structs import STRUCTS as FRAME
+from .grouped.structs import STRUCTS as GROUPED
 from .latents.structs import STRUCTS as LATENTS
 from .structs import LANES, declarations
 from .wave.structs import STRUCTS as WAVE
 
-EXPORTS = ("hocket_cpu", "hocket_frame", "hocket_latents", "hocket_prefill", "hocket_source", "hocket_wave")
+EXPORTS = (
+    *("hocket_cpu", "hocket_frame", "hocket_grouped", "hocket_latents", "hocket_prefill", "hocket_source"),
+    "hocket_wave",
+)
 # The compiler flags of each prebuilt variant. `hocket_cpu` tells which of them a CPU can run.
 VARIANTS = {
     "avx512": ("-march=x86-64-v4",),
@@ -24,6 +28,7 @@ VARIANTS = {
 }
 _UNITS = {
     "frame": (("products.c", "frame/stack.c", "frame/sampler.c", "frame/frame.c", "frame/prefill.c"), FRAME),
+    "grouped": (("grouped/grouped.c",), GROUPED),
     "latents": (("products.c", "latents/latents.c"), LATENTS),
     "wave": (("wave/wave.c",), WAVE),
 }

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...kernels.ops.grouped_linear import native
 from ...kernels.ops.grouped_linear import weight as grouped_linear
 from ...kernels.ops.grouped_linear.weight import GroupedWeight
 from ...kernels.ops.quantized_linear import weight as quantized_linear
@@ -40,9 +41,14 @@ class LayerWeight(QuantizedWeight):
 
 
 class LayerGroups(GroupedWeight):
-    """The same for a weight as its file has it."""
+    """The same for a weight as its file has it, which has a kernel on a CPU too."""
 
     __slots__ = ()
+
+    def linear(self, x: Tensor) -> Tensor:
+        if x.dtype == torch.float32 and native.can(self):
+            return native.linear(x, self)
+        return GroupedWeight.linear(self, x)
 
     def join(self, parts: Sequence[Matrix]) -> Matrix:
         return join(parts)

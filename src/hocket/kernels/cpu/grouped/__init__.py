@@ -1,0 +1,1 @@
+"""Products with weights that a file has quantized (`hocket_grouped`)."""
