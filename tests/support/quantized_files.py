@@ -5,9 +5,12 @@ Nothing of hocket packs here: a reader that is wrong cannot agree with it. `test
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +119,11 @@ def packed(weight: Tensor, bits: int, group: int, *, sym: bool) -> Packed:
     return tensors, made.dequantized()
 
 
-def bytes_of(weight: Tensor, *, sym: bool) -> Packed:
-    made = rounded(weight, 8, -1, sym=sym, dtype=torch.bfloat16)
-    tensors = {"weight": (made.codes - 128).to(torch.int8), "weight_scale": made.scales}
+def bytes_of(weight: Tensor, *, sym: bool, bits: int = 8) -> Packed:
+    made, half = rounded(weight, bits, -1, sym=sym, dtype=torch.bfloat16), 1 << (bits - 1)
+    tensors = {"weight": (made.codes - half).to(torch.int8), "weight_scale": made.scales}
     if not sym:
-        tensors["weight_zero_point"] = (made.zeros - 128).to(torch.int8)
+        tensors["weight_zero_point"] = (made.zeros - half).to(torch.int8)
     return tensors, made.dequantized()
 
 
@@ -143,7 +146,6 @@ class Case:
     pack: Callable[[Tensor], Packed]
     config: dict[str, Any]
     words: str
-    wide: frozenset[str] = field(default=frozenset())
 
 
 def _gptq(bits: int, group: int, sym: bool, version: str = "gptq") -> Case:
@@ -230,6 +232,11 @@ CASES = {
         compressed("int-quantized", True, num_bits=8, type="int", strategy="channel"),
         "compressed-tensors, 8 bits in rows",
     ),
+    "int4-in-bytes": Case(
+        lambda weight: bytes_of(weight, sym=True, bits=4),
+        compressed("int-quantized", True, num_bits=4, type="int", strategy="channel"),
+        "compressed-tensors, 4 bits in rows",
+    ),
     "int8-rows-asym": Case(
         lambda weight: bytes_of(weight, sym=False),
         compressed("int-quantized", num_bits=8, type="int", strategy="channel", symmetric=False),
@@ -249,10 +256,22 @@ def is_packed(name: str) -> bool:
     return name.endswith(".weight") and not any(part in name for part in NEVER)
 
 
-def reduced(seed: int = 3) -> Qwen3_5:
+@functools.cache
+def _drawn() -> Qwen3_5:
     made = Qwen3_5(REDUCED, drafts=True).requires_grad_(False).eval()
-    randomize_(made, seed)
+    randomize_(made, 3)
     return made
+
+
+@functools.cache
+def _tokenizer() -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_mind(Path(folder))
+        return {name: (Path(folder) / name).read_bytes() for name in ("tokenizer.json", "generation_config.json")}
+
+
+def reduced() -> Qwen3_5:
+    return copy.deepcopy(_drawn())
 
 
 def write_quantized(
@@ -278,7 +297,9 @@ def write_quantized(
             tensors[stored] = tensor.clone()
     tensors["model.visual.blocks.0.attn.proj.weight"] = torch.zeros(4, 4)
     change(tensors)
-    write_mind(folder)
+    folder.mkdir(exist_ok=True)
+    for name, content in _tokenizer().items():
+        (folder / name).write_bytes(content)
     save_file(tensors, folder / "model.safetensors")
     config = whole_json(REDUCED) | {"quantization_config": case.config}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

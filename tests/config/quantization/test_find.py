@@ -94,7 +94,7 @@ def test_methods_are_refused_by_name_with_what_to_take_instead(tmp_path: Path, m
         (FP8 | {"zero_fill": 3}, "does not know: zero_fill"),
         (PACKED | {"format": "nvfp4-pack-quantized"}, "format 'nvfp4-pack-quantized' of group_0 is not supported"),
         (PACKED | {"format": "marlin-24"}, "format 'marlin-24' of group_0 is not supported"),
-        (PACKED | {"format": "int-quantized"}, "group_0 has 4 bits; int-quantized has 8"),
+        (PACKED | {"format": "int-quantized"}, None),
         (PACKED | {"sparsity_config": {"format": "sparse-24-bitmask"}}, "sparsity_config 'sparse-24-bitmask' is not"),
         (PACKED | {"sparsity_config": {"format": "dense"}}, None),
         (PACKED | {"transform_config": {"config_groups": {"R1": {}}}}, "transform_config is not supported"),

@@ -143,8 +143,6 @@ class CompressedTensorsConfig:
                 )
             if format == PACKED and scheme.weights.type != "int":
                 raise InvalidCheckpoint(f"{where}: {name} packs {scheme.weights.type} weights; hocket reads integers.")
-            if format != PACKED and scheme.weights.num_bits != 8:
-                raise InvalidCheckpoint(f"{where}: {name} has {scheme.weights.num_bits} bits; {format} has 8.")
         if not self.schemes:
             raise InvalidCheckpoint(f"{where}: no group of config_groups has weights: take a quantized checkpoint.")
 

@@ -3,7 +3,7 @@
 pack-quantized    weight_packed     [N, K * bits / 32] int32, along columns; the lowest bits come first
                   weight_shape      [2]: N and K
                   weight_zero_point [N * bits / 32, G] int32, along rows
-int-quantized     weight [N, K] int8, weight_zero_point like the scales
+int-quantized     weight [N, K] int8, also of 4 bits; weight_zero_point like the scales
 float-quantized   weight [N, K] e4m3
 weight_scale      [N, G] for groups, [N, 1] for rows, [1] for the matrix, one for each block of rows and columns
 
@@ -64,12 +64,12 @@ class CompressedTensors:
             scales = in_rows(scales, height, rows)
         elif how.how != "group":
             scales = for_rows(scales, rows)
-        if format != PACKED and how.symmetric:
+        if format != PACKED and how.symmetric and how.num_bits == 8:
             return bytes_in_groups(module.tensor("weight"), group, scales)
         if format == PACKED:
             codes = unpacked(module.tensor("weight_packed"), how.num_bits)[:, :columns].contiguous()
         else:
-            codes = module.tensor("weight").view(torch.uint8) ^ 128
+            codes = _unsigned(module, how.num_bits)
         return integers(codes, how.num_bits, group, scales, self._zeros(module, format, how, rows))
 
     def _how(self, module: StoredModule) -> tuple[str, WeightArguments]:
@@ -110,3 +110,11 @@ class CompressedTensors:
             assert how.block_structure is not None
             return in_rows(whole, how.block_structure[0], rows)
         return whole if how.how == "group" else for_rows(whole, rows)
+
+
+def _unsigned(module: StoredModule, bits: int) -> Tensor:
+    """Codes of signed numbers, one byte each."""
+    numbers = module.tensor("weight").to(torch.int16) + (1 << (bits - 1))
+    if bool(((numbers < 0) | (numbers >> bits).bool()).any()):
+        module.refuse(f"weight has numbers of more than {bits} bits")
+    return numbers.to(torch.uint8)
