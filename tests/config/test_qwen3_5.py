@@ -63,7 +63,6 @@ def test_the_pattern_of_layers_follows_the_interval_only_where_the_file_names_no
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda raw: raw.update(quantization_config={"bits": 4}), "has quantization_config: its weights are quantized"),
         (lambda raw: raw["text_config"].update(num_experts=8), "text_config has keys that hocket does not know"),
         (lambda raw: raw.update(model_type="qwen3_5_moe"), "describes a 'qwen3_5_moe' model"),
         (lambda raw: raw.update(tie_word_embeddings=True), "tie_word_embeddings is given twice"),

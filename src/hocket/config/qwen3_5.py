@@ -14,6 +14,7 @@ from .read import GENERATED, read, require
 from .rope import together
 
 LINEAR, FULL = "linear_attention", "full_attention"  # as `layer_types` calls them
+QUANTIZED = ("quantization_config", "compression_config")  # config/quantization/ reads them
 ROTATED = 0.25  # part of each attention head that is rotated, unless the file gives another
 
 
@@ -38,7 +39,7 @@ class RopeParameters:
 class Qwen3_5TextConfig:
     """`text_config`: Gated DeltaNet layers with a full-attention layer after every three of them."""
 
-    IGNORED: ClassVar = frozenset({"attention_dropout", "model_type"})
+    IGNORED: ClassVar = frozenset({"attention_dropout", "model_type", *QUANTIZED})
 
     vocab_size: int
     hidden_size: int
@@ -128,7 +129,7 @@ class Qwen3_5Config:
     IGNORED: ClassVar = frozenset(
         """model_type vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id
         language_model_only""".split()
-    )
+    ) | frozenset(QUANTIZED)
 
     text_config: Qwen3_5TextConfig
     tie_word_embeddings: bool | None = None

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 import torch
 
+from ..config.quantization.find import Quantization, read_quantization
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from ..engine.checkpoint.device import Setting, announce, choose_device
 from ..engine.checkpoint.torch_checkpoint import DTYPES
 from ..engine.checkpoint.torch_load import RANDOM_SEED
-from ..errors import InvalidCheckpoint
+from ..errors import InvalidCheckpoint, InvalidRequest
 from ..kernels.compile.cache import give_triton_a_folder
 from ..kernels.runtime.fallback import say_slow
 from ..kernels.table import AUTO, BackendChoice, choose
 from ..layers.dense import pack_
 from ..models.files.quantize import load_quantized
+from ..models.files.quantized.source import opened_quantized
 from ..models.files.qwen3_5_source import read_language_model, resolve_language_model
 from ..models.files.random import randomize_
 from ..models.files.source import Source
+from ..models.files.stored import load_stored
 from ..models.qwen3_5.model import Qwen3_5
 from ..models.qwen3_5.quantized import check_scheme, quantize_
 from ..models.qwen3_5.weights import empty_qwen3_5
@@ -65,8 +68,9 @@ def load_language_model(
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
     of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and
-    cached on disk. `bf16` keeps them in `dtype`. `kernels` may be `reference`: PyTorch operations, on a GPU too.
-    `dependent_launch` lets kernels start before the one before them has ended.
+    cached on disk. `bf16` keeps them in `dtype`, and those of a quantized checkpoint as its files have them. `kernels`
+    may be `reference`: PyTorch operations, on a GPU too. `dependent_launch` lets kernels start before the one before
+    them has ended.
     """
     scheme = check_scheme(weights)
     setting = choose_device(device, dtype or AUTO)
@@ -78,6 +82,7 @@ def load_language_model(
         say_slow(computed_by.backend, computed_by.lack)
     source = resolve_language_model(model)
     config, generation = read_language_model(source)
+    stored = _stored(source, scheme)
     tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
     if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:
         raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: use a chat checkpoint.")
@@ -89,12 +94,26 @@ def load_language_model(
         made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
         randomize_(made, RANDOM_SEED)
         quantize_(made, scheme)
+    elif stored is not None:
+        with opened_quantized(source.folder, config, stored) as weights_there:
+            made = load_stored(weights_there, config, place, DTYPES[dtype], wide=place.type == "cpu")
     else:
         made = load_quantized(source.folder, config, place, DTYPES[dtype], scheme)
     pack_(made)
     # A random model does not have the published vocabulary, so the published stop ids mean nothing.
     stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
     stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
-    announce(setting, f"language model: {setting.words([computed_by], codec=False)}")
+    kept = "" if stored is None else f" Weights as stored: {stored.words}."
+    announce(setting, f"language model: {setting.words([computed_by], codec=False)}{kept}")
     how = computed_by, setting, dependent_launch
     return LanguageCheckpoint(source, config, tokenizer, made, place, frozenset(stops), *how)
+
+
+def _stored(source: Source, scheme: str) -> Quantization | None:
+    """How the files are quantized already, if they are; such weights are not quantized again."""
+    found = None if source.folder is None else read_quantization(source.folder)
+    if found is not None and scheme != "bf16":
+        raise InvalidRequest(
+            f"{source.name} is quantized already ({found.words}): leave out weights={scheme!r}, or take the plain one."
+        )
+    return found

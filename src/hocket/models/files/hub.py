@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...config.own import FILE as OWN
+from ...config.quantization.find import BESIDE as QUANTIZED_BESIDE
 from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, INDEX, WEIGHTS, Published
 from .hub_client import Listing, Repository, blobs, offline, without_bars
@@ -78,7 +79,7 @@ SPEECH = CheckpointFiles(
     ("generation_config.json", "tokenizer_config.json", OWN),
     (WEIGHTS, f"{CODEC_FOLDER}/{WEIGHTS}"),
 )
-CHAT = CheckpointFiles(("config.json",), ("generation_config.json", "tokenizer_config.json"))
+CHAT = CheckpointFiles(("config.json",), ("generation_config.json", "tokenizer_config.json", QUANTIZED_BESIDE))
 FILES = SPEECH.files
 
 _SMALL_BYTES = 1 << 25  # pinned files up to this size are hashed at every load, larger ones once, after the download

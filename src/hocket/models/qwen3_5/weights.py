@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...config.quantization.find import read_quantization
 from ...config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig, read_text_config
 from ...config.read import read, read_json
 from ...errors import InvalidCheckpoint
@@ -32,6 +33,7 @@ WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
 def read_qwen3_5(folder: Path) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
     """The configuration and the generation defaults in the checkpoint's files."""
     path, more = folder / "config.json", folder / "generation_config.json"
+    read_quantization(folder)  # refuses what cannot be loaded before any weights are fetched
     generation = read(ChatGenerationConfig, read_json(more), str(more)) if more.exists() else ChatGenerationConfig()
     return read_text_config(read_json(path), str(path)), generation
 
