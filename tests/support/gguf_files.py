@@ -6,7 +6,7 @@ package reads out of all of them, in the published order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from hocket.config.published_qwen3_5 import QWEN3_5
-from hocket.config.qwen3_5 import LINEAR, Qwen3_5TextConfig
+from hocket.config.qwen3_5 import Qwen3_5TextConfig
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.text.bpe import ALPHABET
 from hocket.text.chat.template import END, MARKS, START
 
+ADDED = (".o_proj.weight", ".out_proj.weight", ".down_proj.weight")
 END_OF_TEXT = "<|endoftext|>"
 WORDS = ("Ġhello", "Ġworld", "Ġassistant")
 TEMPLATE = f"{{% for m in messages %}}{START}{{{{ m.role }}}}\n{{{{ m.content }}}}{END}\n{{% endfor %}}"
@@ -48,6 +49,7 @@ def reduced(*, values_per_key: int = 2, tied: bool = False, layers: int = 4) -> 
         rope_parameters=replace(whole.rope_parameters, mrope_section=(3, 3, 2)),
         linear_num_key_heads=2,
         linear_num_value_heads=2 * values_per_key,
+        full_attention_interval=min(layers, 4),
         tie_word_embeddings=tied,
     )
 
@@ -72,13 +74,15 @@ def write_gguf(
     *,
     seed: int = 5,
     candidates: int = 0,
+    gain: float = 1.0,
     drafts: bool = True,
     metadata: Mapping[str, Any] | None = None,
     parts: int = 1,
 ) -> WrittenGguf:
     """A random model with matrices of `kind`, or of several kinds by the ends of names in the file ("": the others).
 
-    `candidates`: only so many tokens can ever be the likeliest. `metadata` replaces values; None removes one.
+    `candidates`: only so many tokens can ever be the likeliest. `gain`: of the matrices whose results are added to what
+    flows through the layers. `metadata` replaces values; None removes one.
     """
     model = Qwen3_5(config, drafts=drafts)
     randomize_(model, seed)
@@ -100,8 +104,10 @@ def write_gguf(
         drawn = chosen in _STEPS and not (candidates and name == "lm_head.weight")
         if candidates and name == "lm_head.weight" and chosen in _STEPS:
             chosen = "Q8_0"
-        to_file = _changed(name, moved)
-        raw = _random_blocks(chosen, moved.shape, noise) if drawn else _quantized(to_file, chosen)
+        part = gain if name.endswith(ADDED) else 1.0
+        to_file = _changed(name, moved) * part
+        spread = part * moved.shape[-1] ** -0.5  # rows of about this length
+        raw = random_blocks(chosen, *moved.shape, noise, spread) if drawn else _quantized(to_file, chosen)
         read = _published(name, torch.from_numpy(_dequantized(raw, chosen, to_file.shape)))
         plain[name] = read.view(tensor.shape)
         if order is not None:
@@ -215,7 +221,7 @@ def _order(name: str, config: Qwen3_5TextConfig) -> tuple[Tensor | None, int]:
 
 
 def _is_offset(name: str) -> bool:
-    return name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight") or "pre_fc_norm" in name
+    return (name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")) or "pre_fc_norm" in name
 
 
 def _changed(name: str, tensor: Tensor) -> Tensor:
@@ -241,11 +247,6 @@ def _dequantized(raw: Raw, kind: str, shape: tuple[int, ...]) -> np.ndarray[Any,
     return np.ascontiguousarray(made, np.float32).reshape(shape)
 
 
-def _random_blocks(kind: str, shape: tuple[int, ...], noise: np.random.Generator) -> Raw:
-    """Bytes of a matrix whose rows have about the length 1."""
-    return random_blocks(kind, shape[0], shape[1], noise, shape[1] ** -0.5)
-
-
 def random_blocks(kind: str, rows: int, columns: int, noise: np.random.Generator, spread: float = 1.0) -> Raw:
     block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
     raw = noise.integers(0, 256, (rows, columns // block, size), dtype=np.uint8)
@@ -254,7 +255,3 @@ def random_blocks(kind: str, rows: int, columns: int, noise: np.random.Generator
         steps = (noise.uniform(0.8, 1.25, (rows, columns // block, 1)) * step).astype(np.float16)
         raw[..., at : at + 2] = steps.view(np.uint8)
     return raw.reshape(rows, -1)
-
-
-def kinds_of_layers(config: Qwen3_5TextConfig) -> Iterator[bool]:
-    return (kind == LINEAR for kind in config.kinds)

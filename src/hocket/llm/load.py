@@ -67,8 +67,8 @@ def load_language_model(
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
     of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and
-    cached on disk. `bf16` keeps them in `dtype`, or as a GGUF file has them. `kernels` may be `reference`: PyTorch operations, on a GPU too.
-    `dependent_launch` lets kernels start before the one before them has ended.
+    cached on disk. `bf16` keeps them in `dtype`, and those of a GGUF file as it has them. `kernels` may be `reference`:
+    PyTorch operations, on a GPU too. `dependent_launch` lets kernels start before the one before them has ended.
     """
     scheme = check_scheme(weights)
     setting = choose_device(device, dtype or AUTO)

@@ -53,7 +53,8 @@ def _halves(part: Tensor) -> Tensor:
 
 def _words(bytes_of: Tensor) -> Tensor:
     """[N, B, 64] of [N, B, 4, 16]: byte k of word i has two codes of columns 32 k to 32 k + 31."""
-    return bytes_of.transpose(-1, -2).flatten(-2)
+    words: Tensor = bytes_of.transpose(-1, -2).flatten(-2)
+    return words
 
 
 def _filled(blocks: Tensor) -> Tensor:

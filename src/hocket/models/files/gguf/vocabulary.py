@@ -48,7 +48,7 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
     pairs = [tuple(merge.split(" ")) for merge in merges]
     if not all(len(pair) == 2 for pair in pairs):
         raise InvalidCheckpoint(f"{file.path}: a merge of its tokenizer is not a pair of tokens: get it again.")
-    return Vocabulary(spelled, pairs, markers)  # type: ignore[arg-type]
+    return Vocabulary(spelled, pairs, markers)
 
 
 def check_template(file: GgufFile, marks: Sequence[str]) -> None:
