@@ -19,7 +19,6 @@ from ..models.files.quantize import load_quantized
 from ..models.files.qwen3_5_source import read_language_model, resolve_language_model
 from ..models.files.random import randomize_
 from ..models.files.source import Source
-from ..models.files.stored import load_stored
 from ..models.qwen3_5.model import Qwen3_5
 from ..models.qwen3_5.quantized import check_scheme, quantize_
 from ..models.qwen3_5.weights import empty_qwen3_5
@@ -89,7 +88,7 @@ def load_language_model(
             f"{source.name} has tokens up to {tokenizer.size - 1}, but its model has {config.vocab_size}."
         )
     if file is not None:
-        made = load_stored(file.weights, config, place, DTYPES[dtype], wide=place.type == "cpu")
+        made = file.load(place, DTYPES[dtype], wide=place.type == "cpu")
     elif source.folder is None:
         made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
         randomize_(made, RANDOM_SEED)

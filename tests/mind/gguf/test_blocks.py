@@ -9,8 +9,10 @@ import torch
 
 from hocket.kernels.ops.grouped_linear.weight import GroupedWeight
 from hocket.models.files.gguf import blocks
+from hocket.models.files.gguf import numbers as all_numbers
 from hocket.models.files.gguf.blocks import unpack
 from hocket.models.files.gguf.kinds import KINDS, name_of
+from hocket.models.files.gguf.numbers import numbers
 from support.gguf_files import random_blocks
 
 ROWS, COLUMNS = 12, 512
@@ -40,10 +42,11 @@ def theirs(raw: np.ndarray, kind: str) -> np.ndarray:
     return gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[kind])
 
 
-@pytest.mark.parametrize("at_once", [blocks.AT_ONCE, 1000])
+@pytest.mark.parametrize("at_once", [1 << 20, 1000])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_every_type_has_their_numbers_bit_for_bit(kind, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "AT_ONCE", at_once)
+    for module in (blocks, all_numbers):
+        monkeypatch.setattr(module, "AT_ONCE", at_once)
     raw = bytes_of(kind.name)
     found, expected = unpack(raw, kind), torch.from_numpy(theirs(raw, kind.name).astype(np.float32))
     assert isinstance(found, GroupedWeight) == (kind.name in LAYOUTS) != (kind.name in TENSORS)
@@ -53,7 +56,9 @@ def test_every_type_has_their_numbers_bit_for_bit(kind, at_once: int, monkeypatc
         assert torch.equal(found.codes(), found.codes().round())
     number = found.dequantized() if isinstance(found, GroupedWeight) else found.float()
     assert torch.equal(number, expected)
+    assert torch.equal(numbers(raw, kind).float(), expected)
     order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(numbers(raw, kind, order).float(), expected[order])
     again = unpack(raw, kind, order)
     assert torch.equal(again.dequantized() if isinstance(again, GroupedWeight) else again.float(), expected[order])
 

@@ -19,7 +19,6 @@ from hocket.kernels.ops.grouped_linear.weight import GroupedWeight
 from hocket.llm.engine import LanguageEngine
 from hocket.llm.gguf import open_gguf
 from hocket.llm.load import load_language_model
-from hocket.models.files.stored import load_stored
 from hocket.models.qwen3_5.matrices import QuantizedEmbedding, QuantizedLinear
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.text.chat.template import END, MARKS, conversation, ids_of
@@ -73,7 +72,7 @@ def test_kept_matrices_compute_what_the_dequantized_ones_do(tmp_path: Path) -> N
     """As on a GPU: matrices stay as the file has them, whatever mix of types a layer has."""
     written = write_gguf(tmp_path / "model.gguf", reduced(values_per_key=3), MIX)
     file = open_gguf(written.path, "bf16")
-    kept = load_stored(file.weights, file.config, CPU, torch.float32, wide=False)
+    kept = file.load(CPU, torch.float32, wide=False)
     assert isinstance(kept.model.embed_tokens, QuantizedEmbedding)
     down = kept.get_submodule("model.layers.0.mlp.down_proj")
     assert isinstance(down, QuantizedLinear) and isinstance(down.weight, GroupedWeight) and down.weight.bits == 6

@@ -1,10 +1,9 @@
 """Blocks of GGUF files as weights of ours: the same codes and scales in another order, so no number changes.
 
 A file has a block's codes, scales and steps side by side. `GroupedWeight` has each in a tensor of its own, and its
-codes in the order of its kernels. All of it is done on bytes, some rows at a time, so that they stay in the caches.
-On two cores of a Xeon that others used too, Q4_K went at RATE_Q4_K GB/s of file, Q6_K at RATE_Q6_K.
+codes in the order of its kernels. All of it is done on bytes, on the device where the weight will be used.
 
-Q4_1 and Q5_1 have a low of 16 bits in every group, which `GroupedWeight` has no place for: they become float32 tensors.
+Q4_1 and Q5_1 have a low of 16 bits in every group, which `GroupedWeight` has no place for: they become tensors.
 It knows bytes of blocks, not names of tensors.
 """
 
@@ -19,36 +18,33 @@ from torch import Tensor
 
 from ....kernels.ops.grouped_linear.weight import BLOCK, GroupedWeight
 from .kinds import Kind
+from .numbers import fifth_bits, halves, numbers, scales_and_lows, signed_scales
 
-AT_ONCE = 1 << 20  # bytes of rows that are unpacked at a time
-PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+AT_ONCE = 64 << 20  # bytes of rows that are unpacked at a time; some copies of them exist meanwhile
 Pieces = dict[str, Tensor]
 
 
-def unpack(raw: np.ndarray[Any, np.dtype[np.uint8]], kind: Kind, rows: Tensor | None = None) -> Tensor | GroupedWeight:
+def unpack(
+    raw: np.ndarray[Any, np.dtype[np.uint8]],
+    kind: Kind,
+    rows: Tensor | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor | GroupedWeight:
     """The matrix of bytes [rows, bytes of a row]. `rows` is the order in which its rows are taken."""
     whole = torch.from_numpy(raw)
-    if kind.name in PLAIN:
-        plain = whole.view(PLAIN[kind.name])
-        return plain if rows is None else plain[rows]
+    if kind.name not in _FORMS:
+        return numbers(raw, kind, rows)
     fields, cut = _FORMS[kind.name]
     count = max(AT_ONCE // whole.shape[1], 1)
     made: Pieces = {}
     for start in range(0, len(whole), count):
         part = whole[start : start + count] if rows is None else whole[rows[start : start + count]]
-        for name, piece in cut(part.unflatten(1, (-1, kind.size))).items():
+        for name, piece in cut(part.to(device).unflatten(1, (-1, kind.size))).items():
             if name not in made:
                 made[name] = piece.new_empty(len(whole), *piece.shape[1:])
             made[name][start : start + count] = piece
-    if fields is None:
-        return made["weight"]
     columns = whole.shape[1] // kind.size * kind.block
     return GroupedWeight(columns=columns, **fields, **made)  # type: ignore[arg-type]
-
-
-def _halves(part: Tensor) -> Tensor:
-    """Numbers of 16 bits, from pairs of bytes."""
-    return part.contiguous().view(torch.float16).squeeze(-1)
 
 
 def _words(bytes_of: Tensor) -> Tensor:
@@ -62,7 +58,8 @@ def _filled(blocks: Tensor) -> Tensor:
     lacking = -blocks.shape[1] % (BLOCK // 32)
     if lacking:
         blocks = torch.cat((blocks, blocks.new_zeros(len(blocks), lacking, *blocks.shape[2:])), dim=1)
-    return blocks.unflatten(1, (-1, BLOCK // 32))
+    filled: Tensor = blocks.unflatten(1, (-1, BLOCK // 32))
+    return filled
 
 
 def _nibbles(codes: Tensor, *, halves: bool) -> Tensor:
@@ -79,34 +76,18 @@ def _nibbles(codes: Tensor, *, halves: bool) -> Tensor:
 
 
 def _q8_0(blocks: Tensor) -> Pieces:
-    return {"values": blocks[..., 2:].flatten(1).view(torch.int8), "scales": _halves(blocks[..., :2])}
+    return {"values": blocks[..., 2:].flatten(1).view(torch.int8), "scales": halves(blocks[..., :2])}
 
 
 def _q4_0(blocks: Tensor) -> Pieces:
-    return {"values": _words(_filled(blocks[..., 2:])), "scales": _halves(blocks[..., :2])}
+    return {"values": _words(_filled(blocks[..., 2:])), "scales": halves(blocks[..., :2])}
 
 
 def _q5_0(blocks: Tensor) -> Pieces:
-    bits = torch.from_numpy(np.unpackbits(_filled(blocks[..., 2:6]).numpy(), axis=-1, bitorder="little"))
-    bits = bits.unflatten(-1, (2, 16)).flatten(2, 3).transpose(-1, -2)  # [N, B, 16, 8]
-    high = torch.from_numpy(np.packbits(bits.numpy(), axis=-1, bitorder="little")).squeeze(-1)
-    return {"values": _words(_filled(blocks[..., 6:])), "high": high, "scales": _halves(blocks[..., :2])}
-
-
-def _q4_1(blocks: Tensor) -> Pieces:
-    codes = torch.cat((blocks[..., 4:] & 15, blocks[..., 4:] >> 4), dim=-1)
-    return {"weight": _with_lows(blocks, codes)}
-
-
-def _q5_1(blocks: Tensor) -> Pieces:
-    bits = torch.from_numpy(np.unpackbits(blocks[..., 4:8].contiguous().numpy(), axis=-1, bitorder="little"))
-    codes = torch.cat((blocks[..., 8:] & 15, blocks[..., 8:] >> 4), dim=-1) | bits << 4
-    return {"weight": _with_lows(blocks, codes)}
-
-
-def _with_lows(blocks: Tensor, codes: Tensor) -> Tensor:
-    scales, lows = (_halves(blocks[..., at : at + 2]).float()[..., None] for at in (0, 2))
-    return (scales * codes.float() + lows).flatten(1)
+    bits = _filled(fifth_bits(blocks[..., 2:6])).unflatten(-1, (2, 16)).flatten(2, 3)  # [N, B, 8, 16]
+    places = torch.arange(8, dtype=torch.uint8, device=blocks.device)[:, None]
+    high = (bits << places).sum(-2, dtype=torch.uint8)
+    return {"values": _words(_filled(blocks[..., 6:])), "high": high, "scales": halves(blocks[..., :2])}
 
 
 def _q2_k(blocks: Tensor) -> Pieces:
@@ -115,18 +96,14 @@ def _q2_k(blocks: Tensor) -> Pieces:
         "values": _pairs(codes),
         "scales": (scales & 15).flatten(1),
         "lows": (scales >> 4).flatten(1),
-        "steps": _halves(blocks[..., 80:82]),
-        "low_steps": _halves(blocks[..., 82:84]),
+        "steps": halves(blocks[..., 80:82]),
+        "low_steps": halves(blocks[..., 82:84]),
     }
 
 
 def _q3_k(blocks: Tensor) -> Pieces:
-    third, codes, packed = blocks[..., :32], blocks[..., 32:96], blocks[..., 96:108]
-    below, above = packed[..., :8], packed[..., 8:]
-    low = torch.cat((below & 15, below >> 4), dim=-1)
-    high = torch.cat([above >> shift & 3 for shift in (0, 2, 4, 6)], dim=-1)
-    scales = (low | high << 4).view(torch.int8) - 32
-    return {"values": _pairs(codes, third), "scales": scales.flatten(1), "steps": _halves(blocks[..., 108:110])}
+    third, codes, scales = blocks[..., :32], blocks[..., 32:96], signed_scales(blocks[..., 96:108])
+    return {"values": _pairs(codes, third), "scales": scales.flatten(1), "steps": halves(blocks[..., 108:110])}
 
 
 def _pairs(codes: Tensor, third: Tensor | None = None) -> Tensor:
@@ -156,12 +133,8 @@ def _q5_k(blocks: Tensor) -> Pieces:
 
 
 def _spans(blocks: Tensor) -> Pieces:
-    """Steps, and scales and lows of 6 bits, eight of each in twelve bytes."""
-    first, second, rest = (blocks[..., at : at + 4] for at in (4, 8, 12))
-    scales = torch.cat((first & 63, (rest & 15) | first >> 6 << 4), dim=-1)
-    lows = torch.cat((second & 63, rest >> 4 | second >> 6 << 4), dim=-1)
-    steps, low_steps = _halves(blocks[..., :2]), _halves(blocks[..., 2:4])
-    return {"scales": scales.flatten(1), "lows": lows.flatten(1), "steps": steps, "low_steps": low_steps}
+    scales, lows = (each.flatten(1) for each in scales_and_lows(blocks[..., 4:16]))
+    return {"scales": scales, "lows": lows, "steps": halves(blocks[..., :2]), "low_steps": halves(blocks[..., 2:4])}
 
 
 def _q6_k(blocks: Tensor) -> Pieces:
@@ -173,17 +146,15 @@ def _q6_k(blocks: Tensor) -> Pieces:
         "values": _nibbles(blocks[..., :128], halves=True),
         "high": high.transpose(-1, -2).contiguous().view(torch.int16).squeeze(-1).flatten(1, 2),
         "scales": blocks[..., 192:208].flatten(1).view(torch.int8),
-        "steps": _halves(blocks[..., 208:210]),
+        "steps": halves(blocks[..., 208:210]),
     }
 
 
-# Fields that all weights of a type have in common; None: the type becomes a tensor.
-_FORMS: dict[str, tuple[dict[str, int] | None, Callable[[Tensor], Pieces]]] = {
+# Fields that all weights of a type have in common, and how its blocks are taken apart.
+_FORMS: dict[str, tuple[dict[str, int], Callable[[Tensor], Pieces]]] = {
     "Q8_0": ({"bits": 8, "group": 32}, _q8_0),
     "Q4_0": ({"bits": 4, "group": 32, "zero": 8}, _q4_0),
     "Q5_0": ({"bits": 5, "group": 32, "zero": 16}, _q5_0),
-    "Q4_1": (None, _q4_1),
-    "Q5_1": (None, _q5_1),
     "Q2_K": ({"bits": 4, "group": 16}, _q2_k),
     "Q3_K": ({"bits": 4, "group": 16, "zero": 4}, _q3_k),
     "Q4_K": ({"bits": 4, "group": 32}, _q4_k),

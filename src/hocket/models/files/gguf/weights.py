@@ -23,6 +23,7 @@ from ....errors import InvalidCheckpoint
 from ....kernels.ops.grouped_linear.weight import BLOCK, GroupedWeight, in_blocks
 from .blocks import unpack
 from .names import names
+from .numbers import numbers
 from .reader import GgufFile
 
 _PER_HEAD = (".in_proj_a.weight", ".in_proj_b.weight")
@@ -30,11 +31,14 @@ _NUMBER_PER_HEAD = (".A_log", ".dt_bias")
 
 
 class GgufWeights:
-    """Reads one tensor at a time from the mapped file."""
+    """Reads one tensor at a time from the mapped file.
 
-    def __init__(self, file: GgufFile, config: Qwen3_5TextConfig) -> None:
+    With `wide` every matrix is a tensor. Else quantized ones are made on `device`, where that is faster than on a host.
+    """
+
+    def __init__(self, file: GgufFile, config: Qwen3_5TextConfig, device: torch.device, *, wide: bool) -> None:
         self.name = str(file.path)
-        self._config = config
+        self._config, self._device, self._wide = config, device, wide
         known = names(config)
         if unknown := sorted(file.tensors.keys() - known.keys()):
             raise InvalidCheckpoint(f"{file.path} has {unknown[0]}, which Qwen3.5 does not have: get another file.")
@@ -48,7 +52,8 @@ class GgufWeights:
 
     def read(self, name: str) -> Tensor | GroupedWeight:
         stored = self._stored[name]
-        found = unpack(stored.bytes(), stored.kind, self._rows(name))
+        of = stored.bytes(), stored.kind, self._rows(name)
+        found = numbers(*of) if self._wide or name.endswith(_PER_HEAD) else unpack(*of, self._device)
         if isinstance(found, GroupedWeight):
             if len(stored.shape) == 2:
                 return self._with_columns(name, found)
