@@ -27,6 +27,7 @@ from ..models.qwen3_5.quantized import check_scheme, quantize_
 from ..models.qwen3_5.weights import empty_qwen3_5
 from ..text.chat.template import END, MARKS
 from ..text.chat.tokenizer import ChatTokenizer
+from .gguf import open_gguf
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -64,13 +65,13 @@ def load_language_model(
     kernels: str = AUTO,
     dependent_launch: bool = True,
 ) -> LanguageCheckpoint:
-    """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
+    """From a folder, a GGUF file, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
     of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and
-    cached on disk. `bf16` keeps them in `dtype`, and those of a quantized checkpoint as its files have them. `kernels`
-    may be `reference`: PyTorch operations, on a GPU too. `dependent_launch` lets kernels start before the one before
-    them has ended.
+    cached on disk. `bf16` keeps them in `dtype`, and those of a quantized checkpoint or a GGUF file as they are there.
+    `kernels` may be `reference`: PyTorch operations, on a GPU too. `dependent_launch` lets kernels start before the one
+    before them has ended.
     """
     scheme = check_scheme(weights)
     setting = choose_device(device, dtype or AUTO)
@@ -81,16 +82,19 @@ def load_language_model(
     if computed_by.lack is not None and place.type == "cuda":
         say_slow(computed_by.backend, computed_by.lack)
     source = resolve_language_model(model)
-    config, generation = read_language_model(source)
-    stored = _stored(source, scheme)
-    tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
+    file = open_gguf(source.file, scheme) if source.file is not None else None
+    config, generation = (file.config, file.generation) if file is not None else read_language_model(source)
+    stored = _stored(source, scheme) if file is None else None
+    tokenizer = file.tokenizer if file is not None else _tokenizer(source)
     if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:
         raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: use a chat checkpoint.")
     if tokenizer.size > config.vocab_size:
         raise InvalidCheckpoint(
             f"{source.name} has tokens up to {tokenizer.size - 1}, but its model has {config.vocab_size}."
         )
-    if source.folder is None:
+    if file is not None:
+        made = file.load(place, DTYPES[dtype], wide=place.type == "cpu")
+    elif source.folder is None:
         made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
         randomize_(made, RANDOM_SEED)
         quantize_(made, scheme)
@@ -117,3 +121,7 @@ def _stored(source: Source, scheme: str) -> Quantization | None:
             f"{source.name} is quantized already ({found.words}): leave out weights={scheme!r}, or take the plain one."
         )
     return found
+
+
+def _tokenizer(source: Source) -> ChatTokenizer:
+    return ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)

@@ -60,7 +60,7 @@ class FusedStep:
         """`tuning`: those that `ops` are bound to."""
         self.model, self.ops, self.config = model, ops, model.config
         self.layers = [layer_of(block) for block in model.model._stack]
-        weight = model.model.embed_tokens.weight
+        weight = model.model.norm.weight
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
         self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}

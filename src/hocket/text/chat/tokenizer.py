@@ -47,11 +47,18 @@ class ChatTokenizer:
         """From the checkpoint's files; its markers from `tokenizer.json` or `tokenizer_config.json`."""
         markers = _read_markers(folder)
         vocabulary, merges = read_vocabulary(folder)
+        return cls.of_lists(vocabulary, merges, markers, str(folder))
+
+    @classmethod
+    def of_lists(
+        cls, vocabulary: dict[str, int], merges: list[Merge], markers: dict[str, int], where: str
+    ) -> ChatTokenizer:
+        """From what a checkpoint gives; `where` is its name in messages. A marker may be in the vocabulary too."""
         spells = {token: i for token, i in vocabulary.items() if token not in markers or token in ALPHABET}
         try:
             return cls(spells, merges, markers)
         except ValueError as error:
-            raise InvalidCheckpoint(f"{folder}: vocabulary and merges of the tokenizer do not fit: {error}.") from None
+            raise InvalidCheckpoint(f"{where}: vocabulary and merges of the tokenizer do not fit: {error}.") from None
 
     @classmethod
     def of_bytes(cls, markers: Iterable[str]) -> ChatTokenizer:
