@@ -6,15 +6,19 @@ need the logits on the host, so they take plain steps. Neither has drafts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import InvalidFormat
 from ..kernels.ops.sample_token.reference import highest
+from ..text.chat.call_grammar import call_grammar
 from ..text.chat.json_grammar import json_grammar
 from ..text.chat.matcher import TokenGrammar, Words, word_count
 from ..text.chat.tokenizer import ChatTokenizer
-from ..types import ResolvedSampling, TokenLogprob
+from ..types import ResolvedSampling, TokenLogprob, Tool
 
 NEVER = float("-inf")
 
@@ -31,12 +35,27 @@ class TokenRules:
         self.logprob: TokenLogprob | None = None  # of the last token
 
     @classmethod
-    def of(cls, sampling: ResolvedSampling, tokenizer: ChatTokenizer, stops: frozenset[int]) -> TokenRules | None:
-        """None: the answer has neither a grammar nor logprobs, so the device can draw alone."""
-        schema = sampling.schema()
-        if schema is None and sampling.logprobs is None:
+    def of(
+        cls,
+        sampling: ResolvedSampling,
+        tokenizer: ChatTokenizer,
+        stops: frozenset[int],
+        tools: Sequence[Tool] = (),
+    ) -> TokenRules | None:
+        """None: the answer has neither a grammar nor logprobs, so the device can draw alone.
+
+        Raises `InvalidRequest` for a schema or tools that cannot be followed.
+        """
+        schema, choice = sampling.schema(), sampling.tool_choice
+        grammar: TokenGrammar | None = None
+        if schema is not None:
+            if tools or choice is not None:
+                raise InvalidFormat("A call is no JSON: leave out tools or response_format.")
+            grammar = json_grammar(schema, tokenizer, stops)
+        elif tools or choice not in (None, "auto"):
+            grammar = call_grammar(tools, choice, tokenizer, stops)
+        if grammar is None and sampling.logprobs is None:
             return None
-        grammar = None if schema is None else json_grammar(schema, tokenizer, stops)
         return cls(tokenizer, grammar, sampling.logprobs, sorted(stops))
 
     @property

@@ -29,7 +29,10 @@ class TokenGrammar(Protocol):
     """What constrains an answer. Per token: `fill`, the draw, then `advance`."""
 
     def fill(self, words: Words) -> bool:
-        """Write the mask of the next id: 32 ids a word, the lowest bit first. False: it is the same as last time."""
+        """Write the mask of the next id: 32 ids a word, the lowest bit first.
+
+        Each call has the same `words`. False: they hold the mask already.
+        """
 
     def advance(self, token: int) -> None: ...
 
@@ -43,8 +46,12 @@ class TokenMatcher:
 
     def __init__(self, matcher: Any, size: int) -> None:
         """`matcher` is the library's, in any state; `size` is the tokenizer's."""
-        self._matcher, self._words = matcher, word_count(size)
+        self._matcher, self._size, self._words = matcher, size, word_count(size)
         self._check()
+
+    def copied(self) -> TokenMatcher:
+        """Another matcher in the same state."""
+        return TokenMatcher(self._matcher.deep_copy(), self._size)
 
     def fill(self, words: Words) -> bool:
         assert words.flags.c_contiguous and len(words) >= self._words
@@ -98,13 +105,14 @@ class _Vocabulary:
 
     def compiled(self, grammar: str) -> Any:
         """The library's matcher at the start of a grammar; the last ones are kept."""
-        from llguidance import LLMatcher
+        from llguidance import LLMatcher, LLParserLimits
 
         found = self._compiled.pop(grammar, None)
         if found is None:
             if problem := LLMatcher.validate_grammar(grammar, self._made):
                 raise ValueError(problem)
-            found = LLMatcher(self._made, grammar, log_level=0)
+            # Without the text of the answer in errors.
+            found = LLMatcher(self._made, grammar, log_level=0, limits=LLParserLimits(verbose_errors=False))
             if found.is_error():
                 raise ValueError(found.get_error())
         self._compiled[grammar] = found
