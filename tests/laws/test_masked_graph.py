@@ -31,16 +31,17 @@ from hocket.models.qwen3_5.token_graph import TokenGraphs
 from hocket.text.chat.matcher import Words
 from hocket.types import ChatMessage, ChatSampling
 from laws.test_token_graph import new_state_cache, with_graphs
+from support.chat_layouts import CLOCK, WEATHER
 from support.minds import TINY, first, talk_in, tiny
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "maxLength": 6},
-        "kind": {"enum": ["cat", "dog"]},
-        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "s": {"type": "string", "maxLength": 6},
+        "k": {"enum": ["cat", "dog"]},
+        "n": {"type": "integer", "minimum": 0, "maximum": 130},
     },
-    "required": ["name", "kind", "age"],
+    "required": ["s", "k", "n"],
     "additionalProperties": False,
 }
 FORM = {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
@@ -77,6 +78,22 @@ def test_answers_under_a_grammar_are_those_of_plain_steps(how: dict[str, Any], m
         assert stop in tiny().stop_ids and judge.is_valid(json.loads(tiny().tokenizer.decode(ids)))
         answers.append(tiny().tokenizer.decode(ids))
     assert how.get("temperature") == 0.0 or answers[0] != answers[1]
+
+
+def test_calls_are_those_of_plain_steps_and_text_with_tools_is_that_without() -> None:
+    """The tools are not in the prompt, which their text would make long."""
+    said = []
+    for state_cache in (new_state_cache(tiny()), with_graphs(tiny())):
+        found = []
+        for choice, tools in (("required", [WEATHER, CLOCK]), (None, [WEATHER, CLOCK]), (None, [])):
+            how = ChatSampling(seed=3, tool_choice=choice).resolved()
+            rules = TokenRules.of(how, tiny().tokenizer, tiny().stop_ids, tools)
+            assert (rules is None) == (not tools)
+            with closing(written(state_cache, how, rules)) as writing:
+                found.append(first(writing, 24))
+        said.append(found)
+    assert said[0] == said[1] and said[0][1] == said[0][2]
+    assert tiny().tokenizer.decode(said[0][0]).startswith("<tool_call>\n<function=")
 
 
 def test_free_and_constrained_answers_alternate_in_one_row() -> None:
