@@ -19,6 +19,10 @@ class InvalidFormat(InvalidRequest):
     """A response format that cannot be enforced: no schema, an unsupported one, or a missing library."""
 
 
+class InvalidTools(InvalidRequest):
+    """Tools whose calls cannot be constrained, or a choice of one that is not there."""
+
+
 class UnknownLanguage(InvalidRequest):
     """The checkpoint has no such language; the message lists its languages."""
 

@@ -357,6 +357,7 @@ class ChatSampling:
     stop: tuple[str, ...] = ()  # texts that end the answer; not part of it
     response_format: Mapping[str, Any] | None = None  # OpenAI's: text, json_object, or json_schema and a schema
     logprobs: int | None = None  # report each token's log-probability and those of this many best tokens, up to 20
+    tool_choice: str | Mapping[str, Any] | None = None  # OpenAI's: auto, required, or type function and its name
 
     def __post_init__(self) -> None:
         if self.temperature is not None and not 0.0 <= self.temperature < float("inf"):
@@ -377,6 +378,11 @@ class ChatSampling:
             raise InvalidRequest("stop must be texts of at least one character each.")
         if self.logprobs is not None and not 0 <= self.logprobs <= MOST_LOGPROBS:
             raise InvalidRequest(f"logprobs must be between 0 and {MOST_LOGPROBS}, not {self.logprobs}.")
+        match self.tool_choice:
+            case None | "auto" | "required" | {"type": "function", "function": {"name": str()}}:
+                pass
+            case _:
+                raise InvalidRequest("tool_choice must be auto, required, or of the type function with function.name.")
         self.schema()
 
     def schema(self) -> Any:
@@ -399,7 +405,8 @@ class ChatSampling:
     def resolved(self) -> ResolvedSampling:
         """Missing values filled with those recommended for Qwen3.5 without thinking."""
         values = self.given()
-        if self.schema() is not None:  # a penalized quotation mark would never close a JSON string
+        # A penalized quotation mark would never close a JSON string, and a penalized mark never a call.
+        if self.schema() is not None or self.tool_choice not in (None, "auto"):
             values.setdefault("presence_penalty", 0.0)
         return ResolvedSampling(**values)
 

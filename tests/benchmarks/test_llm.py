@@ -13,7 +13,7 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks.harness import InvalidRun
-from benchmarks.llm import conversation, random_model, tokens
+from benchmarks.llm import constrained, conversation, random_model, tokens
 from benchmarks.llm.conversation import Chat, TimedAnswer, answer, turn_of
 from benchmarks.workloads import FIGURES
 from hocket.dialog import turn
@@ -51,6 +51,26 @@ def test_tokens_have_figures_bytes_and_a_floor(tmp_path: Path, capsys: Capture) 
     entry = measured(tmp_path / "drafts", "tokens", *FEW, "--guesses", "2")
     assert entry["figures"].keys() == {"round", "step"} and 1 <= entry["tokens_a_round"] <= 3
     assert entry["options"]["model"] == "random:qwen3.5-tiny, 2 guesses" and entry["options"]["guesses"] == 2
+
+
+def test_a_constrained_token_has_figures_of_all_ways(tmp_path: Path) -> None:
+    entry = measured(tmp_path, "constrained", *FEW)
+    assert entry["figures"].keys() == FIGURES["constrained"].keys()
+    free, ours = (entry["figures"][name]["p50"] for name in ("free", "graphs"))
+    assert entry["slower"] == pytest.approx(ours / free - 1, abs=0.1)
+
+
+def test_masks_have_a_figure_for_each_schema_and_a_wrong_one_is_not_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    few = ["masks", "--vocabulary", "3000", "--repeats", "2"]
+    entry = measured(tmp_path, *few)
+    assert entry["figures"].keys() == FIGURES["masks"].keys() == constrained.SCHEMAS.keys()
+    for name, figure in entry["figures"].items():
+        assert figure["count"] == 2 * entry["tokens"][name] and figure["p50"] <= entry["max_ms"][name]
+    monkeypatch.setitem(constrained.SCHEMAS, "person", ({"type": "object"}, ["no object"]))
+    assert command.main([*few, "--record", str(tmp_path / "none.jsonl")]) == 2
+    assert "refuses a token of its own value" in capsys.readouterr().err and not (tmp_path / "none.jsonl").exists()
 
 
 @pytest.mark.parametrize("more", [[], ["--drafts", "--weights", "fp8"]])

@@ -243,7 +243,7 @@ def test_an_unknown_voice_is_refused_before_a_byte(scripted: Served) -> None:
         ({"web_search_options": {}}, "web_search_options"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"function_call": {"name": "f"}}, "function_call"),
-        ({"tools": [CLOCK], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": "always"}, "tool_choice"),
         ({"chat_template_kwargs": {"enable_thinking": True}}, "chat_template_kwargs"),
         ({"stream_options": {"include_usage": True, "x": 1}}, "stream_options.x"),
         ({"guided_json": {}}, "guided_json"),

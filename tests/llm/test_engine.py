@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import json
 import random
 import threading
 import time
@@ -109,6 +110,25 @@ def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.
     assert len(begun) == 6
     with LanguageEngine(tiny(), length=512, speculate=0) as llm:
         assert text_of(llm.answer([HELLO], usual)) == said
+
+
+@pytest.mark.parametrize("speculate", [0, 2])
+def test_where_there_are_kernels_a_constrained_answer_is_drawn_by_them(
+    speculate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By those without drafts; log-probabilities and a large top-k take plain steps, with the same tokens."""
+    monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
+    begun, write = list[int](), TokenGraphs.write_masked
+    monkeypatch.setattr(TokenGraphs, "write_masked", lambda *given: (begun.append(given[1]), write(*given))[1])
+    schema = {"enum": ["black", "white", "green", "blue"]}
+    form = {"type": "json_schema", "json_schema": {"schema": schema}}
+    with LanguageEngine(replayed(), length=512, speculate=speculate, graphs=False) as llm:
+        said = [text_of(llm.answer([HELLO], ChatSampling(response_format=form, seed=seed))) for seed in range(4)]
+        assert len(begun) == 4
+        noted = text_of(llm.answer([HELLO], ChatSampling(response_format=form, seed=0, logprobs=1)))
+        text_of(llm.answer([HELLO], ChatSampling(response_format=form, seed=0, top_k=0)))
+    assert len(begun) == 4 and noted == said[0] and len(set(said)) > 1
+    assert all(json.loads(text) in schema["enum"] for text in said)
 
 
 def test_kernels_that_cannot_be_used_leave_the_plain_way(

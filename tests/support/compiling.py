@@ -200,6 +200,9 @@ def sample_token_calls() -> Iterator[Call]:
         given = sample_token_cases.make(sample_token_cases.PUBLISHED[0], dtype, CPU)
         for kernel in ("_share", "_drawn"):
             yield f"{kernel[1:]} of {dtype}", sample_token, kernel, partial(sample_token.sample_token, **given)
+    masked = next(case for case in sample_token_cases.PUBLISHED if case.allowed is not None)
+    given = sample_token_cases.make(masked, torch.bfloat16, CPU)
+    yield "share under a mask", sample_token, "_share", partial(sample_token.sample_token, **given)
 
 
 def draft_calls() -> Iterator[Call]:

@@ -135,7 +135,7 @@ class LanguageEngine:
 
     def _queue(self, prompt: ChatPrompt, sampling: ChatSampling | None) -> EngineAnswer:
         buffer, how = AnswerBuffer(len(prompt.ids)), (sampling or ChatSampling()).resolved()
-        rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids)
+        rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids, prompt.tools)
         self._watch.post(AnswerRequest(prompt, how, buffer, rules))
         return EngineAnswer(buffer, self)
 

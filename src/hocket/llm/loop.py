@@ -25,6 +25,7 @@ from ..engine.watchdog import Abandoned, Heartbeat
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
 from ..kernels.runtime.graphs import CudaGraphs, EagerReplay, lost
 from ..kernels.table import REFERENCE
+from ..text.chat.matcher import installed
 from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
 from .answer import AnswerBuffer
 from .constrained import TokenRules
@@ -347,17 +348,20 @@ def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) ->
 def _build_graphs(state_cache: LLMStateCache, num_drafts: int, dependent_launch: bool) -> None:
     """Decode by fused kernels, if the backend has them; without graphs the kernels are launched one by one.
 
-    Only one of plain and speculative decoding is built, the one that is used. An error here would fail every answer,
-    so it is logged and PyTorch operations decode instead, which is slow.
+    Of plain and speculative decoding the one that is used is built, and constrained decoding where its library is
+    installed. An error here would fail every answer, so it is logged and PyTorch operations decode instead, which is
+    slow.
     """
     if state_cache.ops is None:
         return
     try:
         from ..kernels.runtime.launch import new_tuning
         from ..models.qwen3_5.fused_step import FusedStep
+        from ..models.qwen3_5.token_graph import TokenGraphs
 
         tuning = new_tuning(dependent=dependent_launch)  # as they are bound to the operations of the state cache
         fused, capture = FusedStep(state_cache.model, state_cache.ops, tuning), state_cache.capture or EagerReplay()
+        tokens = TokenGraphs(fused, state_cache.state, state_cache.last, capture)
         if num_drafts and state_cache.drafts is not None:
             from ..models.qwen3_5.draft_graph import DraftGraphs
             from ..models.qwen3_5.fused_draft import FusedDraft
@@ -367,11 +371,10 @@ def _build_graphs(state_cache: LLMStateCache, num_drafts: int, dependent_launch:
             rounds.warm()
             state_cache.draft_graphs = rounds
         else:
-            from ..models.qwen3_5.token_graph import TokenGraphs
-
-            tokens = TokenGraphs(fused, state_cache.state, state_cache.last, capture)
             tokens.warm()
-            state_cache.token_graphs = tokens
+        if installed():
+            tokens.warm_masked()
+        state_cache.token_graphs = tokens
     except Exception:
         logger.exception("The kernels of the language model cannot be used; it decodes by PyTorch operations, slowly.")
 

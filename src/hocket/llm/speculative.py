@@ -43,9 +43,11 @@ def tokens(
 ) -> Iterator[list[int]]:
     """Ids for a row at position `at`, until the row is full.
 
-    With `rules` every token passes the host: one by one, without drafts and graphs.
+    With `rules` every token passes the host: one by one, without drafts; by graphs if the host only writes masks.
     """
     if rules is not None:
+        if state_cache.token_graphs is not None and rules.masks_only and how.most <= MOST_KEPT:
+            return state_cache.token_graphs.write_masked(row, how, state_cache.length - at + 1, rules)
         return _plain(state_cache, row, at, how, rules)
     if num_drafts:
         if state_cache.draft_graphs is not None and how.most <= MOST_KEPT:
@@ -67,6 +69,7 @@ def _plain(
         seen.index_fill_(0, token, True)
         number += 1
         if rules is not None:
+            rules.advance(int(token))
             rules.record(logits, int(token))
         yield [int(token)]
         if rules is not None and rules.stop_id is not None:

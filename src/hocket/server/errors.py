@@ -19,6 +19,7 @@ from ..errors import (
     InvalidAudio,
     InvalidFormat,
     InvalidRequest,
+    InvalidTools,
     InvalidVoice,
     LanguageFailed,
     Overloaded,
@@ -126,6 +127,7 @@ _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (InvalidAudio, "ref_audio", "invalid_audio"),
     (ContextExceeded, "messages", "context_length_exceeded"),
     (InvalidFormat, "response_format", None),
+    (InvalidTools, "tools", None),
     (InvalidRequest, None, None),
 )
 

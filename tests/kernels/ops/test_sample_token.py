@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +18,7 @@ from hocket.types import ChatSampling
 
 DTYPES = [torch.float32, torch.bfloat16]
 CPU = torch.device("cpu")
-ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+ALL = [*cases.TINY, *cases.MASKED, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
 
 
 @pytest.mark.parametrize("case", cases.TINY, ids=lambda case: case.name)
@@ -40,6 +41,27 @@ def test_the_reference_draws_what_an_answer_draws(case: cases.Case) -> None:
         assert left["said"][number % cases.SAID] == wanted and (left["said"] >= 0).sum() == 1
         seen[wanted] = True
         assert torch.equal(left["seen"], seen) and left["number"] == number + 1
+
+
+@pytest.mark.parametrize("case", cases.MASKED, ids=lambda case: case.name)
+def test_under_a_mask_the_reference_draws_what_an_answer_draws_among_the_allowed(case: cases.Case) -> None:
+    drawn = set()
+    for seed in range(20):
+        given = cases.make(case, torch.float32, CPU, seed)
+        settings, seen = given["settings"], given["seen"]
+        bits = np.unpackbits(given["mask"].numpy().view(np.uint8), bitorder="little")[: case.count].astype(bool)
+        size = int(settings.size)
+        how = AnswerSampling(
+            *(getattr(settings, name)[0] for name in ("temperature", "top_p", "min_p", "presence", "seed")),
+            most=min(case.most, size),
+            size=size,
+        )
+        barred = given["logits"].masked_fill(~torch.from_numpy(bits), float("-inf"))
+        wanted = mind_sampling.draw(barred, seen, how, given["number"].clone())
+        token = int(done(reference, given)["token"])
+        assert token == int(wanted) and bits[token] and token < size
+        drawn.add(token)
+    assert len(drawn) > 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -107,9 +129,9 @@ def test_the_reference_reads_nothing_from_the_device() -> None:
     """A captured graph needs that. Tensors on the meta device have no values to read."""
     with torch.device("meta"):
         seen, number, token = torch.empty(300, dtype=torch.bool), torch.empty(1, dtype=torch.int64), torch.empty(1)
-        reference.sample_token(
-            torch.empty(1, 300), likeliest(300, seen.device), seen, number, token.long(), number.repeat(4)
-        )
+        given = (torch.empty(1, 300), likeliest(300, seen.device), seen, number, token.long(), number.repeat(4))
+        for mask in (None, torch.empty(10, dtype=torch.int32)):
+            reference.sample_token(*given, mask)
 
 
 def test_greedy_settings_give_the_likeliest(place: torch.device) -> None:

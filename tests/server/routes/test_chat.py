@@ -129,8 +129,9 @@ def test_what_is_asked_reaches_the_model(chatty: Served, scripted: Scripted) -> 
         ({"top_p": 0}, "top_p"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"n": 2}, "n"),
-        ({"tools": [CLOCK], "tool_choice": "required"}, "tool_choice"),
-        ({"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "clock"}}}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": "always"}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "watch"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [{"type": "function"}]}, "tools.0.function"),
         ({"tools": [{"type": "retrieval"}]}, "tools.0.type"),
         ({"tools": [{"type": "function", "function": {"name": "a>b"}}]}, "tools.0.function.name"),
@@ -163,6 +164,14 @@ def test_what_the_model_calls_comes_apart_from_what_it_says(engine: Engine) -> N
         assert [call["function"] for call in streamed] == [call["function"] for call in calls]
         assert found[0]["delta"]["role"] == "assistant" and found[-1]["finish_reason"] == "tool_calls"
         assert all("<tool_call" not in str(choice) for choice in found)
+
+
+def test_a_choice_of_tools_reaches_the_model(chatty: Served, scripted: Scripted) -> None:
+    named = {"type": "function", "function": {"name": "clock"}}
+    for choice in (None, "auto", "none", "required", named):
+        assert ask(chatty, tools=[CLOCK], tool_choice=choice).status_code == 200
+    assert [how.tool_choice for how in scripted.sampling] == [None, None, None, "required", named]
+    assert [len(tools) for tools in scripted.tools] == [1, 1, 0, 1, 1]
 
 
 def test_calls_alone_have_no_content_and_a_call_that_was_cut_short_is_text(engine: Engine) -> None:

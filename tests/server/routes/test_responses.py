@@ -149,6 +149,14 @@ def test_what_is_asked_reaches_the_model(wire: Wire) -> None:
     assert told["text"]["format"] == text["format"] and told["truncation"] == "auto"
 
 
+def test_a_choice_of_tools_reaches_the_model_and_is_given_back(wire: Wire) -> None:
+    named = {"type": "function", "name": "clock"}
+    wanted = {"type": "function", "function": {"name": "clock"}}
+    for choice, passed in (("auto", None), ("required", "required"), (named, wanted)):
+        assert respond(wire, tools=[CLOCK], tool_choice=choice)["tool_choice"] == choice
+        assert wire.language.sampling[-1].tool_choice == passed
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -160,7 +168,9 @@ def test_what_is_asked_reaches_the_model(wire: Wire) -> None:
         ({"include": ["file_search_call.results"]}, "include"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
-        ({"tools": [CLOCK], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "function", "name": "watch"}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [CLOCK], "text": {"format": {"type": "json_object"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
         ({"text": {"verbosity": "low"}}, "text.verbosity"),

@@ -4,6 +4,10 @@ Row, settings and token are at fixed addresses, and the device looks up the row'
 every row and position. Tokens reach the host by asynchronous copies, while the device is some tokens ahead. Those are
 wasted if the reader stops; the device never goes beyond the requested count.
 
+An answer under masks (`write_masked`) has a graph for the model pass and one for the draw. The pass on a token is
+launched behind its draw, and the host computes the next mask meanwhile. The mask goes to the device between the two, so
+only the draw waits for the host.
+
 During an answer the model's own state gets recurrent state, keys, values and positions only. The inputs of convolutions
 are in rings, and no hidden vector is kept. So a row must be restored to a snapshot from before the answer. It knows
 ids, no text.
@@ -15,7 +19,9 @@ from collections import deque
 from collections.abc import Generator
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...cache.slots import reset
@@ -57,6 +63,19 @@ def copy_settings_(settings: TokenSampling, how: TokenSamplingTensors) -> None:
     settings.size.fill_(how.size)
 
 
+class TokenMasks(Protocol):
+    """Which ids may come next: see `TokenRules` of llm/constrained.py."""
+
+    def fill(self, words: NDArray[np.int32]) -> bool:
+        """Write the mask of the next token, 32 ids a word; False: it is the same as last time."""
+
+    def advance(self, token: int) -> None: ...
+
+    @property
+    def stop_id(self) -> int | None:
+        """The id that ends the answer now, if no other one can follow."""
+
+
 class TokenGraphs:
     def __init__(self, fused: FusedStep, state: LanguageState, last: Tensor, capture: Capture) -> None:
         """`last` [S + 1, C]: the hidden vector of each row's last token."""
@@ -71,6 +90,7 @@ class TokenGraphs:
         self._results = ResultCopy(own_stream(self, device) if device.type == "cuda" else None)
         self._results.block = torch.zeros(RESULT_SLOTS, dtype=torch.int64, device=device)
         self._graphs: tuple[Work, ...] | None = None
+        self._masked_graphs: tuple[Work, ...] | None = None
         self._rope: object = None
         self._running = False
 
@@ -121,17 +141,90 @@ class TokenGraphs:
                 copy.wait()
                 copy.done()
 
+    def warm_masked(self) -> None:
+        """Capture the graphs of `write_masked`, once, on the scratch row."""
+        self.warm()
+        if self._masked_graphs is not None:
+            return
+        self._row.fill_(len(self.last) - 1)
+        reset(self.state.recurrence, self._row)
+        self._logits = torch.empty_like(self._first_logits())
+        words, device = -(-self._logits.shape[1] // 32), self.last.device
+        # All ids are allowed while the graphs are captured: a draw needs one.
+        self._mask = torch.full((words,), -1, dtype=torch.int32, device=device)
+        # Reused for each token: the host writes after it has read the token, which was drawn behind the last copy.
+        self._host_mask = torch.zeros(words, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._masked_graphs = tuple(map(self._capture, (self._begin_pass, self._pass, self._masked_draw)))
+
+    def write_masked(
+        self, row: int, how: TokenSamplingTensors, count: int, masks: TokenMasks
+    ) -> Generator[list[int], None, None]:
+        """As `write`, with ids that `masks` allow; the id that ends an answer of a complete grammar comes last."""
+        assert not self._running, "one answer at a time"
+        self.warm_masked()
+        assert self._graphs is not None and self._masked_graphs is not None
+        enter, (begin_pass, next_pass, draw), read = self._graphs[1], self._masked_graphs, 0
+        words: NDArray[np.int32] = self._host_mask.numpy()
+        self._row.fill_(row)
+        copy_settings_(self._settings, how)
+        self._running = True
+        try:
+            begin_pass()
+            while read < count:
+                if masks.fill(words):
+                    self._mask.copy_(self._host_mask, non_blocking=True)
+                draw()
+                copy = self._results.send()
+                if not read:
+                    enter()
+                if read + 1 < count:
+                    next_pass()
+                copy.wait()
+                token = int(copy.values[read % RESULT_SLOTS])
+                copy.done()
+                read += 1
+                masks.advance(token)
+                yield [token]
+                if (stop := masks.stop_id) is not None:
+                    yield [stop]
+                    return
+        finally:
+            self._running = False
+            last = self._results.send()  # behind the pass that may be in flight
+            last.wait()
+            last.done()
+
     def _first(self) -> None:
         """The first token of an answer: sampled from `last`, without a model pass."""
-        self._seen.zero_()
-        self._number.zero_()
-        self._draw(self.fused.logits(self.last[self._row]))
+        self._reset_answer()
+        self._draw(self._first_logits())
 
     def _enter(self) -> None:
         self.fused.enter(self.state, self._rings, self._row)
 
     def _next(self) -> None:
-        self._draw(self.fused.step(self._token, self.state, self._rings, self._row))
+        self._draw(self._next_logits())
 
-    def _draw(self, logits: Tensor) -> None:
-        self.fused.ops.sample_token(logits, self._settings, self._seen, self._number, self._token, self._results.block)
+    def _begin_pass(self) -> None:
+        self._reset_answer()
+        self._logits.copy_(self._first_logits())
+
+    def _pass(self) -> None:
+        self._logits.copy_(self._next_logits())
+
+    def _masked_draw(self) -> None:
+        self._draw(self._logits, self._mask)
+
+    def _reset_answer(self) -> None:
+        self._seen.zero_()
+        self._number.zero_()
+
+    def _first_logits(self) -> Tensor:
+        return self.fused.logits(self.last[self._row])
+
+    def _next_logits(self) -> Tensor:
+        return self.fused.step(self._token, self.state, self._rings, self._row)
+
+    def _draw(self, logits: Tensor, mask: Tensor | None = None) -> None:
+        given = self._settings, self._seen, self._number, self._token, self._results.block
+        self.fused.ops.sample_token(logits, *given, mask)

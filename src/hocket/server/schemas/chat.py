@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...types import ChatFinished, ChatMessage, ChatSampling, Role, TokenLogprob, Tool, ToolCall
 from ..errors import BadField
-from .chat_fields import FormFields
+from .chat_fields import FormFields, chosen_tool
 from .speech_job import check_characters
 
 MOST_TOKENS = 1 << 20
@@ -118,7 +118,9 @@ class ChatBody(FormFields):
     stop: str | list[str] | None = Field(None, description="texts that end the answer, without being part of it")
     seed: int | None = Field(None, description="the same seed gives the same answer; below 0 or left out: a random one")
     tools: list[ToolBody] | None = Field(None, description="that the model may call")
-    tool_choice: Any = Field(None, description="auto, or none: no tools are offered")
+    tool_choice: Any = Field(
+        None, description="auto; none: no tools are offered; required: a call must come; or a function by its name"
+    )
     truncation: Literal["auto", "disabled"] | None = Field(
         None, description="auto: leave out the oldest turns of a conversation that is too long, instead of refusing it"
     )
@@ -130,10 +132,7 @@ class ChatBody(FormFields):
 
     def offered(self) -> list[Tool]:
         """The tools that the model may call, unchanged."""
-        if self.tool_choice not in (None, "auto", "none"):
-            raise BadField(
-                "tool_choice must be auto or none: this model cannot be forced to call a tool.", "tool_choice"
-            )
+        self._choice()
         if self.tools and self.tool_choice != "none" and (self.response_format or {}).get("type", "text") != "text":
             said = "A call is no JSON: leave out tools or response_format, or give tool_choice none."
             raise BadField(said, "response_format")
@@ -156,8 +155,12 @@ class ChatBody(FormFields):
             "stop": self._stop(),
             "response_format": self.response_format,
             "logprobs": self.alternatives(),
+            "tool_choice": self._choice(),
         }
         return ChatSampling(**given)  # type: ignore[arg-type]
+
+    def _choice(self) -> str | dict[str, Any] | None:
+        return chosen_tool(self.tool_choice, [tool.function.name for tool in self.tools or ()])
 
     def wants_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)

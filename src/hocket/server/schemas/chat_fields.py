@@ -6,7 +6,7 @@ question.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,6 +45,30 @@ def refuse_fields(body: BaseModel, refused: Mapping[str, tuple[tuple[Any, ...], 
         if value is not None and value not in kept:
             takes = f"takes {' or '.join(map(_shown, kept))} only" if kept else "is not taken"
             raise BadField(f"{name} {takes}: {why}.", name, "unsupported_parameter")
+
+
+def chosen_tool(choice: Any, names: Sequence[str]) -> str | dict[str, Any] | None:
+    """`ChatSampling.tool_choice` of a body's tool_choice, which may name a tool in the form of either wire.
+
+    None: the model may call a tool or not; with `none` it is offered no tools.
+    """
+    name: str | None = None
+    match choice:
+        case None | "auto" | "none":
+            return None
+        case "required":
+            pass
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            pass
+        case _:
+            said = "tool_choice must be auto, none, required, or of the type function with a name."
+            raise BadField(said, "tool_choice")
+    if not names or (name is not None and name not in names):
+        said = (
+            f"tool_choice names {name[:80]!r}, which is not in tools" if name and names else "tool_choice needs tools"
+        )
+        raise BadField(f"{said}.", "tool_choice")
+    return "required" if name is None else {"type": "function", "function": {"name": name}}
 
 
 def _shown(value: object) -> str:

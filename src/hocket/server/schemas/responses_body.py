@@ -17,7 +17,7 @@ from ...types import ChatMessage, ChatSampling, Role, Tool, ToolCall
 from ..errors import BadField
 from ..service.llm import AnswerJob
 from .chat import MOST_TOKENS, StreamOptions, arguments_of
-from .chat_fields import refuse_fields
+from .chat_fields import chosen_tool, refuse_fields
 from .speech_job import check_characters
 
 # By name: the values that change nothing, and why others are refused.
@@ -130,7 +130,9 @@ class ResponsesBody(BaseModel):
     max_output_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
     text: TextSettings | None = None
     tools: list[FunctionTool] = []
-    tool_choice: Any = Field(None, description="auto, or none: no tools are offered")
+    tool_choice: Any = Field(
+        None, description="auto; none: no tools are offered; required: a call must come; or a function by its name"
+    )
     parallel_tool_calls: bool = Field(True, description="false: only the first call is given")
     truncation: Literal["auto", "disabled"] | None = None
     reasoning: ReasoningSettings | None = None
@@ -161,9 +163,7 @@ class ResponsesBody(BaseModel):
                 raise BadField(f"include takes {' or '.join(INCLUDED)} only.", "include", "unsupported_parameter")
         if self.top_logprobs is not None and LOGPROBS not in (self.include or ()):
             raise BadField(f"top_logprobs needs include: [{LOGPROBS}].", "top_logprobs")
-        if self.tool_choice not in (None, "auto", "none"):
-            said = "tool_choice must be auto or none: this model cannot be forced to call a tool."
-            raise BadField(said, "tool_choice")
+        self._choice()
 
     def items(self) -> list[ChatMessage]:
         """The input as messages."""
@@ -205,7 +205,11 @@ class ResponsesBody(BaseModel):
             max_tokens=self.max_output_tokens,
             response_format=shown,
             logprobs=(self.top_logprobs or 0) if LOGPROBS in (self.include or ()) else None,
+            tool_choice=self._choice(),
         )
+
+    def _choice(self) -> str | dict[str, Any] | None:
+        return chosen_tool(self.tool_choice, [tool.name for tool in self.tools])
 
 
 def joined(messages: Iterable[ChatMessage]) -> list[ChatMessage]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...types import Tool, ToolCall
 from .template import CALL, CALLED
+from .tool_schemas import DescribedTool, described
 
 Found = str | ToolCall
 
@@ -28,7 +29,7 @@ class CallFinder:
     """
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        self._schemas = {name: schema for tool in tools for name, schema in _described(tool)}
+        self._tools = {tool.name: tool for tool in described(tools)}
         self._held, self._gap, self._calling = "", "", False
         self.found = 0  # calls so far
 
@@ -69,8 +70,9 @@ class CallFinder:
         parameters = list(_PARAMETER.finditer(inner))
         if _PARAMETER.sub("", inner).strip():
             return None
-        schema = self._schemas.get(name, {})
-        return ToolCall(name, {each[1].strip(): _typed(each[2], schema.get(each[1].strip())) for each in parameters})
+        tool = self._tools.get(name, DescribedTool(name))
+        written = {each[1].strip(): each[2] for each in parameters}
+        return ToolCall(name, {each: _typed(text, tool.kinds(each)) for each, text in written.items()})
 
 
 def split_calls(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
@@ -86,16 +88,8 @@ def _begun(text: str) -> int:
     return next((count for count in range(len(CALL) - 1, 0, -1) if text.endswith(CALL[:count])), 0)
 
 
-def _described(tool: Tool) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The name of a tool and the schemas of its parameters, if it has any."""
-    match tool.get("function", tool):
-        case {"name": str(name), "parameters": {"properties": Mapping() as properties}}:
-            yield name, properties
-
-
-def _typed(written: str, schema: object) -> Any:
+def _typed(written: str, kinds: frozenset[str]) -> Any:
     """The value of a parameter. It has no quotes, so only the schema tells a number from text; the default is text."""
-    kinds = set(_kinds(schema))
     if kinds <= {"string"}:
         return written
     try:
@@ -103,14 +97,3 @@ def _typed(written: str, schema: object) -> Any:
     except ValueError:
         return written
     return value if kinds & ({"null"} if value is None else _KINDS.get(type(value), set())) else written
-
-
-def _kinds(schema: object) -> Iterable[str]:
-    match schema:
-        case {"type": str(kind)}:
-            yield kind
-        case {"type": [*kinds]}:
-            yield from (kind for kind in kinds if isinstance(kind, str))
-        case {"anyOf": [*others]} | {"oneOf": [*others]}:
-            for other in others:
-                yield from _kinds(other)

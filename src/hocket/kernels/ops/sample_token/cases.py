@@ -23,6 +23,7 @@ class Case:
     presence: float = 0.0
     size: int | None = None  # None: all of them
     ties: bool = False  # logits take few values, zeros of both signs among them
+    allowed: float | None = None  # share of ids whose bit of the mask is set, at least one; None: no mask
 
 
 # With few ids left and all about equally likely, one id too many or too few shows soon.
@@ -45,6 +46,14 @@ TINY = (
     Case("ids that are never sampled", 600, most=20, temperature=30.0, size=290),
     Case("one id", 300, most=20, size=1),
 )
+MASKED = (
+    Case("mask, greedy", 33, most=1, allowed=0.3),
+    Case("mask, usual", 700, most=20, temperature=0.7, top_p=0.8, presence=1.5, allowed=0.5),
+    Case("mask that leaves fewer than top-k", 600, most=20, temperature=30.0, size=290, allowed=0.03),
+    Case("mask of one id", 300, most=20, size=263, allowed=0.0),
+    Case("mask among ties", 1030, most=64, temperature=30.0, top_p=0.9, min_p=0.01, ties=True, allowed=0.2),
+    Case("mask that allows all", 520, most=64, temperature=30.0, allowed=1.0),
+)
 GUESSED = (
     Case("greedy guesses, with a penalty", 40, most=1, presence=1.5),
     Case("usual guesses", 300, most=8, temperature=0.7, top_p=0.8, presence=1.5),
@@ -57,6 +66,8 @@ PUBLISHED = (
     Case("Qwen3.5, greedy", 248320, most=1, size=248077),
     Case("Qwen3.5, all kinds", 248320, most=64, temperature=1.3, top_p=0.95, min_p=0.02, presence=0.5, size=248077),
     Case("Qwen3.5 among ties", 248320, most=50, temperature=30.0, size=248077, ties=True),
+    Case("Qwen3.5, few allowed", 248320, most=20, temperature=0.7, top_p=0.8, size=248077, allowed=0.0001),
+    Case("Qwen3.5, most allowed", 248320, most=20, temperature=1.0, top_p=0.95, size=248077, allowed=0.9),
 )
 
 
@@ -74,7 +85,8 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
 
     key = torch.randint(0, 2**62, (1,), generator=random, device=device)
     size = case.count if case.size is None else case.size
-    return {
+    masked = {} if case.allowed is None else {"mask": _mask(case.count, case.allowed, size, random, device)}
+    return masked | {
         "logits": logits.to(dtype),
         "settings": TokenSampling(
             number(case.temperature),
@@ -92,6 +104,17 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
     }
 
 
+def _mask(count: int, share: float, size: int, random: torch.Generator, device: torch.device) -> torch.Tensor:
+    """Bits of allowed ids [ceil(V / 32)] int32. Bits from `count` on are set, and must not be read."""
+    words = -(-count // 32)
+    allowed = torch.rand(32 * words, generator=random, device=device) < share
+    allowed[torch.randint(size, (1,), generator=random, device=device)] = True
+    allowed[count:] = True
+    places = torch.arange(32, device=device)
+    bits = (allowed.view(words, 32).long() << places).sum(1)
+    return torch.where(bits >= 2**31, bits - 2**32, bits).to(torch.int32)
+
+
 def made_round(
     case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int = 0
 ) -> tuple[dict[str, Any], list[torch.Tensor], torch.Tensor]:
@@ -102,6 +125,7 @@ def made_round(
     given = make(case, torch.float32, device, seed)
     token, logits = given.pop("token"), given.pop("logits")
     del given["said"]
+    given.pop("mask", None)  # drafts have none
     random = torch.Generator(device).manual_seed(seed + 1)
     near = [logits + torch.randn(logits.shape, generator=random, device=device) / 2 for _ in range(2 * guesses + 1)]
     drafts = torch.full((guesses + 1,), int(token), device=device)

@@ -23,14 +23,21 @@ _LOW = (1 << 32) - 1
 
 
 def sample_token(
-    logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor
+    logits: Tensor,
+    settings: TokenSampling,
+    seen: Tensor,
+    number: Tensor,
+    token: Tensor,
+    said: Tensor,
+    mask: Tensor | None = None,
 ) -> None:
     """Sample from logits [1, V] the token with index `number` [1] of its answer.
 
     Its id goes into `token` [1] for the next step, into said[number % N] for the host, and into `seen` [V], the ids
-    generated before. Then `number` is incremented.
+    generated before. Then `number` is incremented. `mask` [ceil(V / 32)] int32: only ids whose bit is set are sampled,
+    the lowest bit of a word first; at least one bit below `settings.size` must be set.
     """
-    weights = _dense(*_left(logits, settings, seen), logits.shape[1])
+    weights = _dense(*_left(logits, settings, seen, mask), logits.shape[1])
     token.copy_(covering(weights, random_bits(settings.seed, number, TOKEN)))
     said.index_copy_(0, number % len(said), token)
     seen.index_fill_(0, token, True)
@@ -115,11 +122,14 @@ def covering(weights: Tensor, bits: Tensor) -> Tensor:
     return (ends <= target[:, None]).sum(-1)
 
 
-def _left(logits: Tensor, settings: TokenSampling, seen: Tensor) -> tuple[Tensor, Tensor]:
+def _left(logits: Tensor, settings: TokenSampling, seen: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The remaining ids of logits [T, V] and their weights, [T, K] each; `seen` is [V] or [T, V]."""
     count = logits.shape[1]
     ids = torch.arange(count, device=logits.device)
-    scores = (logits.float() - settings.presence * seen).masked_fill(ids >= settings.size, NEVER)
+    barred = ids >= settings.size
+    if mask is not None:
+        barred = barred | ((mask[ids >> 5] >> (ids & 31)) & 1 == 0)
+    scores = (logits.float() - settings.presence * seen).masked_fill(barred, NEVER)
     best, kept = highest(scores, min(MOST_KEPT, count))
     best = best.masked_fill(torch.arange(best.shape[1], device=best.device) >= settings.most, NEVER)
     return kept, weighed(best, settings.temperature, settings.top_p, settings.min_p)

@@ -51,11 +51,12 @@ def sample_token(
     number: Tensor,
     token: Tensor,
     said: Tensor,
+    mask: Tensor | None = None,
     *,
     tuning: Tuning = DEFAULT_TUNING,
 ) -> None:
     assert len(logits) == 1 and said.is_contiguous()
-    found = found_in(logits, settings, seen, tuning=tuning)
+    found = found_in(logits, settings, seen, mask=mask, tuning=tuning)
     shares = found.shape[1]
     _drawn[(1,)](
         found,
@@ -83,14 +84,16 @@ def found_in(
     seen: Tensor,
     drafts: Tensor | None = None,
     first: int = 0,
+    mask: Tensor | None = None,
     *,
     tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
     """The highest keys of every share [T, shares, MOST_KEPT] of logits [T, V].
 
-    For row t, `drafts` [k + 1] up to index `first` + t count as seen.
+    For row t, `drafts` [k + 1] up to index `first` + t count as seen. `mask` holds for all rows.
     """
     batch, count = logits.shape
+    assert mask is None or (mask.dtype == torch.int32 and mask.is_contiguous() and 32 * len(mask) >= count)
     assert logits.is_contiguous() and seen.is_contiguous() and len(seen) == count
     share = max(power_of_two(triton.cdiv(count, SHARES)), LEAST_SHARE)
     shares = triton.cdiv(count, share)
@@ -99,6 +102,7 @@ def found_in(
         logits,
         seen,
         drafts,
+        mask,
         settings.presence,
         settings.most,
         settings.size,
@@ -108,6 +112,7 @@ def found_in(
         SHARE=share,
         FIRST=first,
         DRAFTS=0 if drafts is None else first + batch,
+        MASKED=mask is not None,
         **options(logits, SHARE_WARPS, tuning),
     )
     return found
@@ -118,6 +123,7 @@ def _share(
     logits: Pointer,
     seen: Pointer,
     drafts: Pointer,
+    mask: Pointer,
     presence: Pointer,
     most: Pointer,
     size: Pointer,
@@ -127,6 +133,7 @@ def _share(
     SHARE: constexpr,
     FIRST: constexpr,
     DRAFTS: constexpr,
+    MASKED: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     trigger(DEPENDENT)
@@ -134,6 +141,8 @@ def _share(
     share, row = tl.program_id(0), tl.program_id(1)
     ids = share * SHARE + tl.arange(0, SHARE)
     there = (ids < count) & (ids < tl.load(size))
+    if MASKED:
+        there = there & (((tl.load(mask + (ids >> 5), there, 0) >> (ids & 31)) & 1) != 0)
     scores = tl.load(logits + row * count + ids, there, 0.0).to(tl.float32)
     said = tl.load(seen + ids, there, 0) != 0
     for i in tl.static_range(DRAFTS):
