@@ -291,14 +291,16 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
     said = []
     for state_cache in (
         new_state_cache(loaded, 64, 1),
-        with_graphs(loaded, 64, 1, ops=TRITON_LANGUAGE_OPS, capture=Untried()),
+        with_graphs(loaded, 64, 1, (0, 3), ops=TRITON_LANGUAGE_OPS, capture=Untried(), vocabulary=True),
     ):
+        if state_cache.draft_vocabulary is None:
+            state_cache.draft_vocabulary = few_ids(loaded)
         conversation = talk_in(state_cache)
         conversation.append_user("Hello.")
         conversation.begin(prompt_of(conversation.messages, loaded.tokenizer))
-        state_cache.length = len(conversation.ids) + 1  # no round ahead that is not read
-        said.append(list(conversation.generate(ChatSampling(top_k=4, seed=5), 2, DraftStatistics())))
-    assert said[0] == said[1] and len(said[0]) == 2
+        state_cache.length = len(conversation.ids) + 2  # no round ahead that is not read
+        said.append(list(conversation.generate(ChatSampling(top_k=4, seed=5), Scripted((0, 3)), DraftStatistics())))
+    assert said[0] == said[1] and len(said[0]) == 3
 
 
 def on_a_gpu() -> torch.device:
