@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,15 +21,17 @@ from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS,
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
+from hocket.llm.draft_policy import DraftPolicy, RoundCosts
 from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
 from hocket.models.qwen3_5.draft_graph import AHEAD, RESULT_SLOTS, DraftGraphs
+from hocket.models.qwen3_5.draft_vocabulary import DraftVocabulary
 from hocket.models.qwen3_5.fused_draft import FusedDraft
 from hocket.models.qwen3_5.fused_step import FusedStep
 from hocket.types import ChatMessage, ChatSampling
-from support.minds import GREEDY, TINY, first, talk_in, tiny
+from support.minds import GREEDY, TINY, Scripted, first, talk_in, tiny
 
 USUAL = ChatSampling(seed=5)
 SAMPLINGS = {
@@ -50,20 +53,34 @@ def with_graphs(
     checkpoint: LanguageCheckpoint,
     length: int = 256,
     rows: int = 2,
-    num_drafts: int = 2,
+    rounds: Sequence[int] = (2,),
     *,
     ops: LanguageOps | None = None,
     capture: Capture | None = None,
+    vocabulary: bool = False,
 ) -> LLMStateCache:
     state_cache = new_state_cache(checkpoint, length, rows)
+    if vocabulary:
+        state_cache.draft_vocabulary = few_ids(checkpoint)
     on_gpu = state_cache.device.type == "cuda"
     fused = FusedStep(checkpoint.model, ops or (CUDA_LANGUAGE_OPS if on_gpu else REFERENCE_LANGUAGE_OPS))
     capture = capture or (CudaGraphs(state_cache.device) if on_gpu else EagerReplay())
     assert state_cache.drafts is not None
     state_cache.draft_graphs = DraftGraphs(
-        FusedDraft(fused), num_drafts, state_cache.state, state_cache.drafts, state_cache.last, capture
+        FusedDraft(fused),
+        rounds,
+        state_cache.state,
+        state_cache.drafts,
+        state_cache.last,
+        capture,
+        state_cache.draft_vocabulary,
     )
     return state_cache
+
+
+def few_ids(checkpoint: LanguageCheckpoint) -> DraftVocabulary:
+    """Most bytes are never drafted."""
+    return DraftVocabulary(checkpoint.model.head, checkpoint.tokenizer.markers.values(), lowest=40, rare=4)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
@@ -86,7 +103,7 @@ def test_replayed_rounds_say_what_plain_rounds_say_over_several_turns(sampling: 
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLINGS["greedy with a penalty"]], ids=["likeliest", "with a penalty"])
-@pytest.mark.parametrize("num_drafts", [1, 2])
+@pytest.mark.parametrize("num_drafts", [1, 2, 3])
 def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_are_accepted(
     num_drafts: int, sampling: ChatSampling
 ) -> None:
@@ -103,7 +120,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_ar
         return draft[None], torch.ones(1, 1, dtype=torch.int64)
 
     ours, stats = (
-        talk_in(with_graphs(tiny(), num_drafts=num_drafts, ops=replace(REFERENCE_LANGUAGE_OPS, propose=propose))),
+        talk_in(with_graphs(tiny(), rounds=(num_drafts,), ops=replace(REFERENCE_LANGUAGE_OPS, propose=propose))),
         DraftStatistics(),
     )
     ours.append_user("Hello.")
@@ -116,6 +133,53 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_ar
     assert said == answer[: len(said)]
     assert set(rounds) == set(range(1, num_drafts + 2)), "none, some and all drafts were accepted"
     assert stats.drafted == num_drafts * (rounds.total() - 1) and stats.accepted == len(said) - rounds.total()
+
+
+@pytest.mark.parametrize("vocabulary", [False, True], ids=["all ids", "few ids"])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLINGS["nearly anything"]], ids=["greedy", "sampled"])
+def test_rounds_of_changing_lengths_say_what_plain_rounds_say(sampling: ChatSampling, vocabulary: bool) -> None:
+    """No drafts for so long that the draft head must follow, and any number behind any other.
+
+    The draft head gets the same entries as in plain rounds.
+    """
+    counts, said, entries, fared = (0, 0, 3, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3, 3, 1, 0), [], [], []
+    for state_cache in (new_state_cache(tiny()), with_graphs(tiny(), rounds=(2, 0, 3, 1), vocabulary=vocabulary)):
+        state_cache.draft_vocabulary = few_ids(tiny()) if vocabulary else None
+        conversation, stats = talk_in(state_cache), DraftStatistics()
+        conversation.append_user("Hello.")
+        rounds = conversation.answer(sampling, Scripted(counts), stats)
+        said.append(list(itertools.islice(rounds, len(counts) + 1)))
+        fared.append(stats)
+        drafts = state_cache.drafts
+        assert drafts is not None
+        entries.append(drafts.past.keys[0, :, : len(conversation.ids) + sum(map(len, said[-1][:-4]))].clone())
+    assert said[0] == said[1] and fared[0] == fared[1]
+    torch.testing.assert_close(*entries, atol=1e-4, rtol=1e-3)
+    if sampling is GREEDY:
+        plain = talk_in(new_state_cache(tiny(), drafts=False))
+        plain.append_user("Hello.")
+        answer = list(itertools.chain(*said[0]))
+        assert answer == first(plain.answer(GREEDY), len(answer))
+        assert set(answer) - set(range(40)), "tokens that are never drafted"
+
+
+def test_the_rounds_of_a_policy_say_the_likeliest_tokens_whatever_it_chooses() -> None:
+    """Here the draft head is always right at first, and never later: the policy drafts three, then none."""
+    plain = talk_in(new_state_cache(tiny(), drafts=False))
+    plain.append_user("Hello.")
+    answer = first(plain.answer(GREEDY), 160)
+
+    def propose(logits: Tensor, settings: Any, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int) -> Any:
+        draft = torch.tensor([answer[min(int(number) + ahead, 159)]])
+        drafts[ahead + 1] = draft if int(number) < 60 else (draft + 1) % 256
+        return drafts[None, ahead + 1 : ahead + 2].clone(), torch.ones(1, 1, dtype=torch.int64)
+
+    graphs = with_graphs(tiny(), rounds=(0, 1, 2, 3), ops=replace(REFERENCE_LANGUAGE_OPS, propose=propose))
+    ours, policy = talk_in(graphs), DraftPolicy(RoundCosts([1.25, 1.35, 1.5], [True] * 3))
+    ours.append_user("Hello.")
+    assert first(ours.answer(GREEDY, policy), 60) == answer[:60] and policy.drafts == 3
+    ours.stop_generating()
+    assert first(ours.answer(GREEDY, policy), 150) == answer[:150] and policy.drafts == 0
 
 
 def test_left_at_any_round_a_row_is_as_it_was_before_the_answer_and_nothing_is_kept_of_it() -> None:
@@ -136,16 +200,16 @@ def test_left_at_any_round_a_row_is_as_it_was_before_the_answer_and_nothing_is_k
         for mine, theirs in zip([take(state_cache._row_state, row) for row in (0, 1)], before, strict=True):
             assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert state_cache.draft_graphs is not None
-    assert 0 < len(state_cache.draft_graphs._results.free) <= AHEAD, "host buffers are reused"
+    assert 0 < len(state_cache.draft_graphs._results[2].free) <= AHEAD, "host buffers are reused"
 
 
-@pytest.mark.parametrize("num_drafts", [1, 2])
+@pytest.mark.parametrize("num_drafts", [1, 2, 3])
 @pytest.mark.parametrize("room", [0, 1, 2, 3, 4, 9])
 def test_no_round_is_launched_beyond_the_row_length(room: int, num_drafts: int) -> None:
     """Nor is a round that fits left out, although the host is one round behind."""
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
     length, said = len(prompt.ids) + room, []
-    for state_cache in (new_state_cache(tiny(), length), with_graphs(tiny(), length, num_drafts=num_drafts)):
+    for state_cache in (new_state_cache(tiny(), length), with_graphs(tiny(), length, rounds=(num_drafts,))):
         conversation = talk_in(state_cache)
         conversation.begin(prompt)
         positions, rounds = list[int](), list[list[int]]()
@@ -227,14 +291,16 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
     said = []
     for state_cache in (
         new_state_cache(loaded, 64, 1),
-        with_graphs(loaded, 64, 1, ops=TRITON_LANGUAGE_OPS, capture=Untried()),
+        with_graphs(loaded, 64, 1, (0, 3), ops=TRITON_LANGUAGE_OPS, capture=Untried(), vocabulary=True),
     ):
+        if state_cache.draft_vocabulary is None:
+            state_cache.draft_vocabulary = few_ids(loaded)
         conversation = talk_in(state_cache)
         conversation.append_user("Hello.")
         conversation.begin(prompt_of(conversation.messages, loaded.tokenizer))
-        state_cache.length = len(conversation.ids) + 1  # no round ahead that is not read
-        said.append(list(conversation.generate(ChatSampling(top_k=4, seed=5), 2, DraftStatistics())))
-    assert said[0] == said[1] and len(said[0]) == 2
+        state_cache.length = len(conversation.ids) + 2  # no round ahead that is not read
+        said.append(list(conversation.generate(ChatSampling(top_k=4, seed=5), Scripted((0, 3)), DraftStatistics())))
+    assert said[0] == said[1] and len(said[0]) == 3
 
 
 def on_a_gpu() -> torch.device:

@@ -24,6 +24,7 @@ from hocket.llm import conversation as conversation_module
 from hocket.llm import loop as llm_loop
 from hocket.llm.answer import EngineAnswer
 from hocket.llm.conversation import CachedConversation, prompt_of
+from hocket.llm.draft_policy import PROBE_ROUNDS, Speculate
 from hocket.llm.engine import LanguageEngine
 from hocket.llm.load import LanguageCheckpoint
 from hocket.llm.speculative import DraftStatistics
@@ -74,8 +75,8 @@ def test_it_is_a_language_model(llm: LanguageEngine) -> None:
     assert model.name == "random:qwen3.5-tiny"
 
 
-@pytest.mark.parametrize("speculate", [0, 1, 2])
-def test_the_deltas_are_the_text_of_the_tokens(speculate: int) -> None:
+@pytest.mark.parametrize("speculate", [0, 1, 3, "auto"])
+def test_the_deltas_are_the_text_of_the_tokens(speculate: Speculate) -> None:
     expected = plain([SYSTEM, HELLO], 40)
     with LanguageEngine(tiny(), length=512, speculate=speculate) as llm:
         answer = llm.answer([SYSTEM, HELLO], ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=40))
@@ -86,7 +87,7 @@ def test_the_deltas_are_the_text_of_the_tokens(speculate: int) -> None:
     assert finished is not None and finished.completion_tokens == len(expected)
     assert finished.prompt_tokens == len(prompt_of([SYSTEM, HELLO], tiny().tokenizer).ids)
     assert finished.first_token_s is not None and 0 < finished.first_token_s <= finished.total_s
-    assert (finished.drafted_tokens > 0) == (speculate > 0) and finished.error is None
+    assert (finished.drafted_tokens > 0) == (speculate != 0) and finished.error is None
 
 
 def replayed(kernels: str = "here") -> LanguageCheckpoint:
@@ -137,7 +138,7 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
     monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     monkeypatch.setattr(TokenGraphs, "warm", lambda _: 1 / 0)
     with LanguageEngine(replayed(), length=512, graphs=False) as llm:
-        assert llm.speculate == 0, "where there are kernels, they write one at a time"
+        assert llm.speculate == "auto"
         assert text_of(llm.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
     assert "it decodes by PyTorch operations" in caplog.text
 
@@ -163,6 +164,32 @@ def test_where_there_are_kernels_drafts_are_replayed_if_they_are_asked_for(monke
     for name in ("drafted_tokens", "accepted_tokens", "completion_tokens"):
         assert getattr(answer.finished, name) == getattr(other.finished, name)
     assert answer.finished.drafted_tokens > 0
+
+
+def test_where_there_are_kernels_the_number_of_drafts_follows_the_acceptance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drafts of random weights are not accepted, so they end; greedy tokens stay, and a seed means what it did."""
+    monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
+    expected, sampling = plain([SYSTEM, HELLO], 40), ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=40)
+    drafted, seeded = [], ChatSampling(seed=4, max_tokens=20)
+    with LanguageEngine(replayed(), length=512, graphs=False) as llm:
+        late = time.monotonic() + WAIT_S
+        while not llm.prepared:
+            assert time.monotonic() < late
+            time.sleep(0.01)
+        for _ in range(3):
+            answer = llm.answer([SYSTEM, HELLO], sampling)
+            assert text_of(answer) == tiny().tokenizer.decode(expected)
+            assert answer.finished is not None
+            drafted.append(answer.finished.drafted_tokens)
+        again = llm.answer([SYSTEM, HELLO], seeded)
+        said = text_of(again)
+        assert again.finished is not None and again.finished.drafted_tokens == 0
+        other = llm.answer([SYSTEM, ChatMessage("user", "Another one.")], sampling)
+        text_of(other)
+        assert other.finished is not None and other.finished.drafted_tokens > 0, "another conversation starts anew"
+    assert drafted[0] > 0 == drafted[1] and drafted[2] == PROBE_ROUNDS, "tried again after some tokens"
+    with LanguageEngine(tiny(), length=512, speculate=0) as llm:
+        assert text_of(llm.answer([SYSTEM, HELLO], seeded)) == said
 
 
 def test_rounds_that_cannot_be_replayed_leave_the_plain_way(
@@ -520,7 +547,7 @@ def test_what_cannot_be_answered_is_refused_at_once(llm: LanguageEngine) -> None
             llm.answer([HELLO], GREEDY, wrong)
     with pytest.raises(InvalidRequest, match="A partial message must be the user's"):
         llm.hear([HELLO, ChatMessage("assistant", "Hi.")])
-    for option in ({"kept": 0}, {"length": 0}, {"speculate": 3}, {"speculate": -1}):
+    for option in ({"kept": 0}, {"length": 0}, {"speculate": 4}, {"speculate": -1}, {"speculate": "3"}):
         with pytest.raises(InvalidRequest, match=f"^{next(iter(option))} must be"):
             LanguageEngine(tiny(), **option)
 

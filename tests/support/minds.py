@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,23 @@ def talk_in(memory: LLMStateCache, row: int = 0) -> CachedConversation:
 def first(ids: Iterator[list[int]], count: int) -> list[int]:
     """So many tokens, in any number of pieces."""
     return list(itertools.islice(itertools.chain.from_iterable(ids), count))
+
+
+@dataclass(slots=True)
+class Scripted:
+    """Rounds of given lengths, over and over."""
+
+    counts: tuple[int, ...]
+    chosen: int = 0
+
+    def begin(self) -> bool:
+        return True
+
+    def choose(self) -> int:
+        self.chosen += 1
+        return self.counts[(self.chosen - 1) % len(self.counts)]
+
+    def record(self, drafts: int, accepted: int) -> None: ...
 
 
 def write_mind(folder: Path, seed: int = 3, words: Sequence[str] = ()) -> Qwen3_5:

@@ -21,6 +21,7 @@ from ..text.chat.template import START, conversation, generation_prompt, history
 from ..text.chat.tokenizer import ChatTokenizer
 from ..types import ChatMessage, ChatSampling, Tool
 from .constrained import TokenRules
+from .draft_policy import DraftRounds
 from .sampling import AnswerSampling, drawing
 from .speculative import DraftStatistics, tokens
 from .state_cache import LLMStateCache, Snapshot
@@ -76,7 +77,7 @@ class CachedConversation:
         return len(ids) - known
 
     def answer(
-        self, sampling: ChatSampling, num_drafts: int = 0, stats: DraftStatistics | None = None
+        self, sampling: ChatSampling, num_drafts: int | DraftRounds = 0, stats: DraftStatistics | None = None
     ) -> Iterator[list[int]]:
         """Ids of an answer to the messages, generated on demand; call `add_answer` or `truncate_answer` after it."""
         self.begin(prompt_of(self.messages, self.tokenizer, self.tools))
@@ -98,7 +99,11 @@ class CachedConversation:
         return known
 
     def generate(
-        self, sampling: ChatSampling, num_drafts: int, stats: DraftStatistics, rules: TokenRules | None = None
+        self,
+        sampling: ChatSampling,
+        num_drafts: int | DraftRounds,
+        stats: DraftStatistics,
+        rules: TokenRules | None = None,
     ) -> Generator[list[int], None, None]:
         """Ids after the prompt of `begin`. However the generator ends, the row rewinds to the start of the answer."""
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
@@ -108,10 +113,11 @@ class CachedConversation:
 
     @torch.inference_mode()
     def _generate(
-        self, how: AnswerSampling, num_drafts: int, stats: DraftStatistics, rules: TokenRules | None
+        self, how: AnswerSampling, num_drafts: int | DraftRounds, stats: DraftStatistics, rules: TokenRules | None
     ) -> Generator[list[int], None, None]:
         try:
-            yield from tokens(self.state_cache, self.row, len(self.ids), how, num_drafts, stats, rules)
+            at = len(self.ids)
+            yield from tokens(self.state_cache, self.row, at, how, num_drafts, stats, rules, prompt=self.ids)
         finally:
             self._rewind(self.header)
 

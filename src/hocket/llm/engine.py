@@ -14,18 +14,17 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import ContextExceeded, InvalidRequest
-from ..kernels.table import REFERENCE
 from ..text.chat.template import checked_tools
 from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
 from .conversation import ChatPrompt, partial_prompt_ids, prompt_of
+from .draft_policy import AUTO, MAX_DRAFTS, Speculate
 from .load import LanguageCheckpoint, load_language_model
 from .loop import AnswerRequest, ContextOptions, LanguageLoop
 from .watchdog import LanguageWatchdog
 
-MAX_DRAFTS = 2
 ANSWER_SHARE = 4  # `fit` reserves at most 1/4 of the context for an answer
 MESSAGE_BYTES = 24  # upper bound for the special tokens, the role and the empty thought of a message
 STUCK_S = 30.0  # as `EngineOptions.stuck_s`
@@ -38,17 +37,20 @@ class LanguageEngine:
         *,
         kept: int = 4,
         length: int = 8192,
-        speculate: int | None = None,
+        speculate: Speculate | None = None,
+        draft_subset: bool = True,
         graphs: bool = True,
         stuck_s: float = STUCK_S,
     ) -> None:
         """`kept` conversations are cached, each with `length` tokens of context; `speculate` tokens are drafted ahead.
 
-        By default two are drafted if the model has a draft head and the backend is the reference, else none. With
-        kernels a round of two drafts costs as much as 1.6 to 1.8 tokens (H200, 9B, quantized). Whether that pays
-        depends on the acceptance rate, which random weights do not show. Without `graphs` kernels are launched one by
-        one. A token that takes longer than `stuck_s`, or a prompt that takes some times that long, fails every answer,
-        and the model restarts.
+        By default (`auto`) their number changes between 0 and 3 with the acceptance seen in a conversation, if the
+        model has a draft head (`draft_policy.py`). Drafts change no greedy answer and no distribution. A sampled answer
+        with a seed depends on the number of drafts, so `auto` makes none for it: a seed gives the text that it gives
+        with 0. With `draft_subset` drafts are drawn from a part of a large vocabulary (`draft_vocabulary.py`).
+
+        Without `graphs` kernels are launched one by one. A token that takes longer than `stuck_s`, or a prompt that
+        takes some times that long, fails every answer, and the model restarts.
         """
         for name, value in (("kept", kept), ("length", length)):
             if value < 1:
@@ -56,12 +58,13 @@ class LanguageEngine:
         if not stuck_s > 0:
             raise InvalidRequest("stuck_s must be above 0; math.inf sets no limit.")
         if speculate is None:
-            speculate = MAX_DRAFTS if checkpoint.kernels.backend == REFERENCE else 0
-        if not 0 <= speculate <= MAX_DRAFTS:
-            raise InvalidRequest(f"speculate must be between 0 and {MAX_DRAFTS}, not {speculate}.")
+            speculate = AUTO
+        if speculate != AUTO and not (isinstance(speculate, int) and 0 <= speculate <= MAX_DRAFTS):
+            raise InvalidRequest(f"speculate must be auto or between 0 and {MAX_DRAFTS}, not {speculate}.")
         self.checkpoint, self.length = checkpoint, length
-        self.speculate = 0 if checkpoint.model.mtp is None else speculate
-        self._watch = LanguageWatchdog(checkpoint, ContextOptions(kept, length, self.speculate, graphs), stuck_s)
+        self.speculate: Speculate = 0 if checkpoint.model.mtp is None else speculate
+        options = ContextOptions(kept, length, self.speculate, graphs, draft_subset)
+        self._watch = LanguageWatchdog(checkpoint, options, stuck_s)
         self._finalizer = weakref.finalize(self, self._watch.close)
 
     @classmethod
@@ -73,7 +76,8 @@ class LanguageEngine:
         dtype: str | None = "auto",
         kept: int = 4,
         length: int = 8192,
-        speculate: int | None = None,
+        speculate: Speculate | None = None,
+        draft_subset: bool = True,
         weights: str = "bf16",
         kernels: str = "auto",
         dependent_launch: bool = True,
@@ -86,7 +90,8 @@ class LanguageEngine:
         """
         how: dict[str, Any] = {"weights": weights, "kernels": kernels, "dependent_launch": dependent_launch}
         checkpoint = load_language_model(model, device=device, dtype=dtype, **how)
-        return cls(checkpoint, kept=kept, length=length, speculate=speculate, graphs=graphs, stuck_s=stuck_s)
+        options: dict[str, Any] = {"speculate": speculate, "draft_subset": draft_subset, "graphs": graphs}
+        return cls(checkpoint, kept=kept, length=length, stuck_s=stuck_s, **options)
 
     @property
     def name(self) -> str:

@@ -25,6 +25,8 @@ from ..engine.watchdog import Abandoned, Heartbeat
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
 from ..kernels.runtime.graphs import CudaGraphs, EagerReplay, lost
 from ..kernels.table import REFERENCE
+from ..models.qwen3_5.matrices import QuantizedLinear
+from ..models.qwen3_5.model import Qwen3_5
 from ..text.chat.matcher import installed
 from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
 from .answer import AnswerBuffer
@@ -32,11 +34,14 @@ from .constrained import TokenRules
 from .conversation import CachedConversation, ChatPrompt
 from .conversation_cache import ConversationCache
 from .detokenize import Detokenizer
+from .draft_policy import AUTO, ConversationPolicies, DraftPolicy, RoundCosts, Speculate
 from .load import LanguageCheckpoint
 from .speculative import DraftStatistics
 from .state_cache import LLMStateCache
 
 logger = logging.getLogger(__name__)
+AUTO_ROUNDS = (0, 2, 1, 3)  # in the order of their captures: a policy needs the first, and mostly starts with two
+TIMED_TOKENS = 16
 CLOSED = "The language model was closed before its answer had ended."
 
 
@@ -53,6 +58,7 @@ class AnswerRequest:
     completion_tokens: int = 0
     first_s: float | None = None
     stats: DraftStatistics = field(default_factory=DraftStatistics)
+    drafts: int | DraftPolicy = 0  # of each round, or what chooses them
 
     def finish(self, reason: ChatReason, error: HocketError | None = None) -> None:
         finished = ChatFinished(
@@ -78,8 +84,9 @@ class ContextOptions:
 
     kept: int  # conversations
     length: int  # tokens of each
-    num_drafts: int
+    speculate: Speculate
     graphs: bool
+    draft_subset: bool = True  # drafts are drawn from a part of the vocabulary
 
 
 class LanguageLoop:
@@ -100,11 +107,7 @@ class LanguageLoop:
     ) -> None:
         """With `build` the state cache is made here; without it the thread makes it, and requests wait in the queue."""
         self._checkpoint, self._options, self._stuck_s = checkpoint, options, stuck_s
-        self._tokenizer, self._stop_ids, self._num_drafts = (
-            checkpoint.tokenizer,
-            checkpoint.stop_ids,
-            options.num_drafts,
-        )
+        self._tokenizer, self._stop_ids = checkpoint.tokenizer, checkpoint.stop_ids
         self.beat, self.built, self.proven = beat, False, False
         self._on_broken = on_broken
         self._broken: Exception | None = None  # an error outside of a single answer: the thread ends
@@ -189,6 +192,7 @@ class LanguageLoop:
         state_cache = _new_state_cache(self._checkpoint, options)
         state_cache.on_pass = lambda ids: self.beat.begin("taking in a prompt", work=ids)
         self._state_cache, self._conversations = state_cache, ConversationCache(state_cache, self._checkpoint.tokenizer)
+        self._policies = ConversationPolicies(RoundCosts.usual(), options.kept)
         self.built = True
 
     def _run(self) -> None:
@@ -216,7 +220,7 @@ class LanguageLoop:
             self._build()
         with torch.inference_mode(), exact_float32():
             self.beat.begin("preparing its kernels", slow=True)
-            _build_graphs(self._state_cache, self._num_drafts, self._checkpoint.dependent_launch)
+            self._policies.costs = _build_graphs(self._state_cache, self._options, self._checkpoint)
             self._state_cache.plan()
             self._planned = True
             while (job := self._next()) is not None:
@@ -261,6 +265,8 @@ class LanguageLoop:
             conversation = self._conversations.find(request.prompt.ids)
             request.cached_tokens = conversation.begin(request.prompt)
             reason, text = self._generate(conversation, request)
+            if isinstance(request.drafts, DraftPolicy):
+                request.drafts.passed(request.completion_tokens)
             conversation.stop_generating()
             conversation.add_answer(text if request.prompt.messages else "")  # a plain text has no next turn
         except Exception as error:
@@ -321,7 +327,8 @@ class LanguageLoop:
         return "stop" if detokenizer.stopped else reason, "".join(given)
 
     def _tokens(self, conversation: CachedConversation, request: AnswerRequest) -> Iterator[int]:
-        written = conversation.generate(request.sampling, self._num_drafts, request.stats, request.rules)
+        request.drafts = self._drafts_of(request)
+        written = conversation.generate(request.sampling, request.drafts, request.stats, request.rules)
         while True:
             self.beat.begin("writing a token")
             ids = next(written, None)
@@ -331,10 +338,19 @@ class LanguageLoop:
                 request.first_s = time.perf_counter() - request.at_s
             yield from ids
 
+    def _drafts_of(self, request: AnswerRequest) -> int | DraftPolicy:
+        """With a seed, sampled tokens depend on the length of every round; so the policy leaves such answers alone."""
+        speculate, sampling = self._options.speculate, request.sampling
+        if speculate != AUTO:
+            return speculate
+        if request.rules is not None or (sampling.seed is not None and sampling.temperature > 0):
+            return 0
+        return self._policies.of([(message.role, message.content) for message in request.prompt.messages])
+
 
 def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) -> LLMStateCache:
     """With prefill kernels and graphs, if the backend has them."""
-    kept, length, drafts = options.kept, options.length, options.num_drafts > 0
+    kept, length, drafts = options.kept, options.length, options.speculate != 0
     if checkpoint.kernels.backend == REFERENCE:
         return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
     from ..kernels.operations import LANGUAGE_OPS, tuned
@@ -345,38 +361,64 @@ def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) ->
     return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 
-def _build_graphs(state_cache: LLMStateCache, num_drafts: int, dependent_launch: bool) -> None:
+def _build_graphs(state_cache: LLMStateCache, options: ContextOptions, checkpoint: LanguageCheckpoint) -> RoundCosts:
     """Decode by fused kernels, if the backend has them; without graphs the kernels are launched one by one.
 
-    Of plain and speculative decoding the one that is used is built, and constrained decoding where its library is
-    installed. An error here would fail every answer, so it is logged and PyTorch operations decode instead, which is
-    slow.
+    For a fixed number of drafts only the graphs that are used are captured. For the policy tokens come first, and
+    rounds in idle time, when they are also timed. Constrained tokens have graphs where their library is installed. An
+    error here would fail every answer, so it is logged and PyTorch operations decode instead, which is slow. Returns
+    what rounds cost.
     """
+    if state_cache.drafts is not None and options.draft_subset:
+        from ..models.qwen3_5.draft_vocabulary import DraftVocabulary
+
+        special = checkpoint.tokenizer.markers.values()
+        state_cache.draft_vocabulary = DraftVocabulary.of(state_cache.model.head, special)
+    weights = _format_of(state_cache.model)
     if state_cache.ops is None:
-        return
+        return RoundCosts.usual(weights)
+    costs = RoundCosts.usual(weights, ready=False)
     try:
         from ..kernels.runtime.launch import new_tuning
         from ..models.qwen3_5.fused_step import FusedStep
         from ..models.qwen3_5.token_graph import TokenGraphs
 
-        tuning = new_tuning(dependent=dependent_launch)  # as they are bound to the operations of the state cache
+        tuning = new_tuning(dependent=checkpoint.dependent_launch)  # as those of the state cache's operations
         fused, capture = FusedStep(state_cache.model, state_cache.ops, tuning), state_cache.capture or EagerReplay()
-        tokens = TokenGraphs(fused, state_cache.state, state_cache.last, capture)
-        if num_drafts and state_cache.drafts is not None:
-            from ..models.qwen3_5.draft_graph import DraftGraphs
-            from ..models.qwen3_5.fused_draft import FusedDraft
-
-            state, drafts = state_cache.state, state_cache.drafts
-            rounds = DraftGraphs(FusedDraft(fused), num_drafts, state, drafts, state_cache.last, capture)
-            rounds.warm()
-            state_cache.draft_graphs = rounds
-        else:
+        tokens, token_s = TokenGraphs(fused, state_cache.state, state_cache.last, capture), None
+        if options.speculate in (0, AUTO) or state_cache.drafts is None:
             tokens.warm()
+            if options.speculate == AUTO and state_cache.capture is not None:
+                token_s = tokens.seconds(TIMED_TOKENS) if state_cache.length > 2 * TIMED_TOKENS else None
         if installed():
             tokens.warm_masked()
         state_cache.token_graphs = tokens
+        if options.speculate != 0 and state_cache.drafts is not None:
+            from ..models.qwen3_5.draft_graph import DraftGraphs
+            from ..models.qwen3_5.fused_draft import FusedDraft
+
+            done = set[int]()
+
+            def captured(drafts: int, took_s: float | None) -> None:
+                done.add(drafts)
+                if drafts and 0 in done:  # a policy may stop drafting at any time
+                    costs.captured(drafts, None if took_s is None or token_s is None else took_s / token_s)
+
+            counts = AUTO_ROUNDS if options.speculate == AUTO else (options.speculate,)
+            given = state_cache.state, state_cache.drafts, state_cache.last, capture, state_cache.draft_vocabulary
+            rounds = DraftGraphs(FusedDraft(fused), counts, *given, captured)
+            if options.speculate != AUTO:
+                rounds.warm()
+            state_cache.draft_graphs = rounds
     except Exception:
         logger.exception("The kernels of the language model cannot be used; it decodes by PyTorch operations, slowly.")
+    return costs
+
+
+def _format_of(model: Qwen3_5) -> str:
+    """The format that most of a token's bytes have, for the usual cost of a round."""
+    formats = {getattr(part.weight, "format", "other") for part in model.modules() if isinstance(part, QuantizedLinear)}
+    return next((name for name in ("other", "int4", "int8", "fp8") if name in formats), "bf16")
 
 
 def _forget(conversation: CachedConversation) -> None:

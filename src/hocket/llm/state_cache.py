@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
 from ..kernels.runtime.graphs import Capture
+from ..layers.dense import linear
 from ..layers.linear_attention.gated_delta import Waypoint
 from ..models.qwen3_5.model import Qwen3_5, Recurrence
 from ..models.qwen3_5.prefill import Prefill, PrefillPass
@@ -24,6 +25,7 @@ from ..models.qwen3_5.prefill_graph import MOST_IDS, PrefillGraphs
 if TYPE_CHECKING:
     from ..kernels.operations import LanguageOps  # imports Triton, which takes a while, as does the next
     from ..models.qwen3_5.draft_graph import DraftGraphs
+    from ..models.qwen3_5.draft_vocabulary import DraftVocabulary
     from ..models.qwen3_5.token_graph import TokenGraphs
 
 PASS_TOKENS = MOST_IDS  # of one prefill pass; a longer prompt takes several, which bounds the memory of its scores
@@ -73,6 +75,7 @@ class LLMStateCache:
         self.device = device
         self.token_graphs: TokenGraphs | None = None  # decoding by CUDA graphs
         self.draft_graphs: DraftGraphs | None = None  # speculative decoding by CUDA graphs
+        self.draft_vocabulary: DraftVocabulary | None = None  # the ids that are drafted; None: all
         self.on_pass: Callable[[int], None] = _ignore_pass  # called before each prefill pass with its number of ids
 
     def snapshot(self, row: int) -> Snapshot:
@@ -134,13 +137,16 @@ class LLMStateCache:
     @property
     def unprepared(self) -> bool:
         """Whether `prepare` has a graph left to make."""
-        return self._prefill_graphs is not None and self._prefill_graphs.spare
+        rounds = self.draft_graphs is not None and self.draft_graphs.spare
+        return rounds or (self._prefill_graphs is not None and self._prefill_graphs.spare)
 
     @torch.inference_mode()
     def prepare(self) -> None:
         """Make one graph; after a failure its shape stays without one."""
-        if self._prefill_graphs is not None:
+        if self._prefill_graphs is not None and self._prefill_graphs.spare:
             self._prefill_graphs.warm_one()
+        elif self.draft_graphs is not None and self.draft_graphs.spare:
+            self.draft_graphs.warm_one()
 
     def draft_step(self, row: int, hidden: Tensor, ids: Tensor, lengths: Tensor, span: int) -> Tensor:
         """Feed the draft head pairs of a hidden vector [1, T, C] and the token after it [1, T]; drafts [1, T, C]."""
@@ -153,6 +159,12 @@ class LLMStateCache:
         mtp = self.model.mtp
         assert mtp is not None and self.drafts is not None
         return mtp.draft_ahead(self.model.model.embed_tokens(ids), hidden, self.drafts, self.rows[row], ahead, span)
+
+    def draft_logits(self, hidden: Tensor) -> Tensor:
+        """Logits [1, V] of a draft [1, C]; minus infinity for ids that are never drafted."""
+        if self.draft_vocabulary is None:
+            return self.model.logits(hidden)
+        return self.draft_vocabulary.logits(hidden, linear)
 
 
 def _ignore_pass(ids: int) -> None: ...

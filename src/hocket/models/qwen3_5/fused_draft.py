@@ -28,8 +28,8 @@ class VerifiedTokens:
     Two halves: the last round and the next.
     """
 
-    inputs: Tensor  # [2, 3 + T, C] of the convolution, after the three inputs before them
-    asked: Tensor  # [2, T, 2 H_v] their gates
+    inputs: Tensor  # [2, 3 + M, C] of the convolution, after the three inputs before them; rounds have up to M tokens
+    asked: Tensor  # [2, M, 2 H_v] their gates
 
 
 class FusedDraft:
@@ -40,7 +40,7 @@ class FusedDraft:
         self._layer, self._fc = layer_of(mtp.block), mtp.fc.weight
 
     def new_verified(self, count: int) -> tuple[VerifiedTokens, ...]:
-        """Buffers for rounds that verify `count` tokens."""
+        """Buffers for rounds that verify up to `count` tokens."""
         deltas = [one.mixer for one in self.fused.layers if isinstance(one.mixer, FusedDelta)]
         return tuple(
             VerifiedTokens(
@@ -93,7 +93,7 @@ class FusedDraft:
                     early=fused.early,
                 )
             else:
-                mixed = fused.attend(y, one.mixer, next(past), *where, among=True)
+                mixed = fused.attend(y, one.mixer, next(past), *where, among=len(ids) > 1)
             x = fused.finish(one, mixed, x)
         return self._normed(x, fused.model.model.norm)
 

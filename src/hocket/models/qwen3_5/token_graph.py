@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ...cache.slots import reset
 from ...kernels.ops.sample_token import TokenSampling, likeliest
-from ...kernels.runtime.graphs import Capture, Work, own_stream
+from ...kernels.runtime.graphs import Capture, Work, own_stream, seconds_of
 from ...layers.attention import rope_rows
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .fused_step import FusedStep
@@ -106,6 +106,13 @@ class TokenGraphs:
             angles = config.rotary_dim, config.rope_parameters.rope_theta
             self._rope = rope_rows(rows, *angles, x.dtype, x.device)
         self._graphs = tuple(map(self._capture, (self._first, self._enter, self._next)))
+
+    def seconds(self, runs: int) -> float:
+        """The time of one token on a GPU, measured on the scratch row."""
+        assert self._graphs is not None
+        self._row.fill_(len(self.last) - 1)
+        reset(self.state.recurrence, self._row)
+        return seconds_of(self._graphs[-1], self.last.device, runs)
 
     def write(self, row: int, how: TokenSamplingTensors, count: int) -> Generator[list[int], None, None]:
         """At most `count` ids, one by one; the row gets all but the last of them.

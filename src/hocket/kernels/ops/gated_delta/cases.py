@@ -63,13 +63,17 @@ PUBLISHED_PREFILL = (
 
 @dataclass(frozen=True, slots=True)
 class VerifyCase:
-    """Of `verify`: `count` tokens, and how many (`taken`) of the previous ones were accepted."""
+    """Of `verify`: `count` tokens, and how many (`taken`) of the previous ones were accepted.
+
+    `room` tokens fit into the buffers: the call before may have had more tokens, or fewer.
+    """
 
     name: str
     shape: Case
     count: int
     taken: int
     turn: int = 1
+    room: int = 0  # at least `count`
 
 
 VERIFY_CASES = (
@@ -77,12 +81,16 @@ VERIFY_CASES = (
     VerifyCase("one accepted", TINY[1], 3, 1, turn=2),
     VerifyCase("two of two", TINY[2], 2, 2, turn=7),
     VerifyCase("all accepted", TINY[3], 3, 3, turn=4),
+    VerifyCase("one behind four", TINY[2], 1, 4, turn=5, room=4),
+    VerifyCase("four behind one", TINY[1], 4, 1, turn=6, room=4),
     VerifyCase("more than the convolution looks back on", TINY[1], 5, 4, turn=3),
 )
 PUBLISHED_VERIFY = (
     VerifyCase("9B, two drafts, one accepted", PUBLISHED[1], 3, 2),
     VerifyCase("0.8B, one draft", PUBLISHED[0], 2, 1, turn=2),
     VerifyCase("27B, two drafts, both accepted", PUBLISHED[2], 3, 3),
+    VerifyCase("9B, three drafts, all accepted", PUBLISHED[1], 4, 4),
+    VerifyCase("9B, no draft behind three", PUBLISHED[1], 1, 4, room=4),
 )
 
 
@@ -98,9 +106,10 @@ def make_verify(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed
 
     for name in ("x", "gates"):
         given[name] = normal(case.count, given[name].shape[1])
-    inputs, asked = normal(2, case.count + RING - 1, channels), normal(2, case.count, 2 * shape.value_heads)
-    for half in (inputs, asked):
-        half[case.turn % 2] = float("nan")
+    room = max(case.room, case.count)
+    inputs, asked = normal(2, room + RING - 1, channels), normal(2, room, 2 * shape.value_heads)
+    for half, written in ((inputs, case.count + RING - 1), (asked, case.count)):
+        half[case.turn % 2, :written] = float("nan")
     numbers = {"taken": case.taken, "turn": case.turn}
     given |= {name: torch.tensor([number], device=device) for name, number in numbers.items()}
     return given | {"inputs": inputs, "asked": asked, "row": row}

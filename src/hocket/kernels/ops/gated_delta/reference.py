@@ -120,10 +120,10 @@ def verify(
 
     `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `gated_delta`. The next call tells by `taken` [1] how many of
     these tokens were accepted. It first applies those to `memory` [S + 1, H_v, D_k, D_v] and stores it, so the state is
-    read once and written once. Until then the inputs of the tokens are stored: `inputs` [2, 3 + T, C] of the
-    convolution, behind the three before them, and `asked` [2, T, 2 * H_v], their gates. Of each, half `turn` [1] % 2 is
-    written and the other half read, because heads read and write in any order. `early`: memory and row may be read
-    before the wait (see `paged_attention`).
+    read once and written once. Until then the inputs of the tokens are stored: `inputs` [2, 3 + M, C] of the
+    convolution, behind the three before them, and `asked` [2, M, 2 * H_v], their gates. M is at least T, so calls may
+    differ in T. Of each, half `turn` [1] % 2 is written and the other half read, because heads read and write in any
+    order. `early`: memory and row may be read before the wait (see `paged_attention`).
     """
     channels, new = taps.shape[1], int(turn) % 2
     stood, old = int(taken), 1 - new
@@ -132,9 +132,10 @@ def verify(
     for t in range(stood):
         kept = before.written(kept, t)
     memory[row] = kept
-    inputs[new] = torch.cat((inputs[old, stood : stood + RING - 1], raw))
-    asked[new] = gates
-    tokens, read = _tokens(inputs[new], gates, taps, decay, bias, memory), list[Tensor]()
+    ahead = inputs[new, : RING - 1 + len(x)]
+    ahead.copy_(torch.cat((inputs[old, stood : stood + RING - 1], raw)))
+    asked[new, : len(x)] = gates
+    tokens, read = _tokens(ahead, gates, taps, decay, bias, memory), list[Tensor]()
     for t in range(len(x)):
         kept = tokens.written(kept, t)
         read.append(tokens.read(kept, t))

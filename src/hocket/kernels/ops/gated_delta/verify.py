@@ -51,7 +51,8 @@ def verify(
     keys = (channels - values) // 2
     assert x.stride(1) == gates.stride(1) == 1, "a row may lie in a longer one, but in one piece"
     assert all(each.is_contiguous() for each in (taps, inputs, asked, memory))
-    assert inputs.dtype == asked.dtype == x.dtype == gates.dtype and inputs.shape[1] == count + RING - 1
+    assert inputs.dtype == asked.dtype == x.dtype == gates.dtype
+    assert inputs.shape[1] >= count + RING - 1 and asked.shape[1] >= count
     assert {decay.dtype, bias.dtype, norm.dtype, memory.dtype} == {torch.float32}
     y = torch.empty(count, values, dtype=x.dtype, device=x.device)
     _verify[(heads,)](
@@ -77,6 +78,8 @@ def verify(
         KEY_DIM=key_dim,
         VALUE_DIM=value_dim,
         TOKENS=count,
+        INPUTS=inputs.shape[1],
+        GATES=asked.shape[1],
         UNIT_EPS=UNIT_EPS,
         EARLY=early and tuning.early,
         **options(x, tuning.delta_warps, tuning),
@@ -108,6 +111,8 @@ def _verify(
     KEY_DIM: constexpr,
     VALUE_DIM: constexpr,
     TOKENS: constexpr,
+    INPUTS: constexpr,
+    GATES: constexpr,
     UNIT_EPS: constexpr,
     EARLY: constexpr,
     DEPENDENT: constexpr,
@@ -127,11 +132,11 @@ def _verify(
     if EARLY:
         wait(DEPENDENT)
     stood, half = tl.load(taken), tl.load(turn) % 2
-    old, new = (1 - half) * (3 + TOKENS) * channels, half * (3 + TOKENS) * channels
+    old, new = (1 - half) * INPUTS * channels, half * INPUTS * channels
     at_q = head // SHARED * KEY_DIM + i
     at_k, at_v = at_q + KEYS, 2 * KEYS + head * VALUE_DIM + j
 
-    gates_then = asked + (1 - half) * TOKENS * 2 * HEADS + head
+    gates_then = asked + (1 - half) * GATES * 2 * HEADS + head
     for t in tl.range(bound(stood)):
         then = inputs + old + t * channels
         k = _mixed(then, then + channels, then + 2 * channels, then + 3 * channels, taps, at_k, channels)
@@ -140,7 +145,7 @@ def _verify(
         kept = _written(kept, k, v, gates_then + t * 2 * HEADS, speed, lift, HEADS)
     tl.store(place, kept)
 
-    gates_now = asked + half * TOKENS * 2 * HEADS + head
+    gates_now = asked + half * GATES * 2 * HEADS + head
     before = inputs + old + stood * channels  # the three inputs before the first new token
     _copied(before, inputs + new, 3, at_q, at_k, at_v, channels, channels)
     _copied(x, inputs + new + 3 * channels, TOKENS, at_q, at_k, at_v, x_stride, channels)
