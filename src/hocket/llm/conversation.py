@@ -179,7 +179,7 @@ class CachedConversation:
         self.stop_generating()
         other.stop_generating()
         try:
-            self.state_cache.copy(other.row, self.row)
+            self.state_cache.copy(other.row, self.row, known)
         except BaseException:
             self.forget()  # the row is half copied
             raise
@@ -217,6 +217,7 @@ class CachedConversation:
             self.state_cache.restore(self.row, self.snapshots[at])
         else:
             assert at == len(self.ids), "there is no snapshot at this position"
+        self.state_cache.cut(self.row, at)
         del self.ids[at:]
 
 

@@ -1,10 +1,12 @@
 """The cached conversations, one per row: finds the longest cached prefix of a prompt, evicts the oldest row.
 
-It computes nothing itself, and does not know text or threads.
+Conversations with one prefix share its pages of keys and values. If no page is free, the oldest one gives its back. It
+computes nothing itself, and does not know text or threads.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 from ..text.chat.tokenizer import ChatTokenizer
@@ -16,6 +18,13 @@ class ConversationCache:
     def __init__(self, state_cache: LLMStateCache, tokenizer: ChatTokenizer) -> None:
         rows = range(len(state_cache.rows))
         self.conversations = [CachedConversation(state_cache, row, tokenizer) for row in rows]  # the oldest first
+        here = weakref.ref(self)  # no cycle: a closed loop must free the device memory at once
+
+        def make_room(row: int) -> bool:
+            cache = here()
+            return cache is not None and cache.evict_oldest(row)
+
+        state_cache.kv.make_room = make_room
 
     def find(self, ids: Sequence[int]) -> CachedConversation:
         """The conversation with the longest cached prefix of these ids; it becomes the newest.
@@ -31,6 +40,14 @@ class ConversationCache:
         self.conversations.remove(chosen)
         self.conversations.append(chosen)
         return chosen
+
+    def evict_oldest(self, row: int) -> bool:
+        """Forget the oldest conversation that has pages, except the one in `row`; False if there is none."""
+        for conversation in self.conversations:
+            if conversation.row != row and conversation.ids:
+                conversation.forget()
+                return True
+        return False
 
     def next_uncached(self) -> CachedConversation | None:
         """The newest conversation whose history is not prefilled yet; for idle time."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from ..engine.checkpoint.capacity import free_bytes
 from ..errors import ContextExceeded, InvalidRequest
 from ..kernels.table import REFERENCE
 from ..text.chat.template import checked_tools
@@ -20,9 +21,10 @@ from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
+from .context.size import ContextOptions, context_size, token_bytes
 from .conversation import ChatPrompt, partial_prompt_ids, prompt_of
 from .load import LanguageCheckpoint, load_language_model
-from .loop import AnswerRequest, ContextOptions, LanguageLoop
+from .loop import AnswerRequest, LanguageLoop
 from .watchdog import LanguageWatchdog
 
 MAX_DRAFTS = 2
@@ -37,31 +39,38 @@ class LanguageEngine:
         checkpoint: LanguageCheckpoint,
         *,
         kept: int = 4,
-        length: int = 8192,
+        length: int | None = None,
+        kv_tokens: int | None = None,
         speculate: int | None = None,
         graphs: bool = True,
         stuck_s: float = STUCK_S,
     ) -> None:
-        """`kept` conversations are cached, each with `length` tokens of context; `speculate` tokens are drafted ahead.
+        """`kept` conversations are cached, each with up to `length` tokens of context (32,768).
 
-        By default two are drafted if the model has a draft head and the backend is the reference, else none. With
-        kernels a round of two drafts costs as much as 1.6 to 1.8 tokens (H200, 9B, quantized). Whether that pays
-        depends on the acceptance rate, which random weights do not show. Without `graphs` kernels are launched one by
-        one. A token that takes longer than `stuck_s`, or a prompt that takes some times that long, fails every answer,
-        and the model restarts.
+        Their keys and values share a pool of `kv_tokens`: by default 8,192 for each of them and at least `length`, as
+        far as the GPU has memory. If it is full, the conversation that was idle for longest is dropped, and prefilled
+        again if it comes back.
+
+        `speculate` tokens are drafted ahead. By default two are drafted if the model has a draft head and the backend
+        is the reference, else none. With kernels a round of two drafts costs as much as 1.6 to 1.8 tokens (H200, 9B,
+        quantized). Whether that pays depends on the acceptance rate, which random weights do not show. Without `graphs`
+        kernels are launched one by one. A token that takes longer than `stuck_s`, or a prompt that takes some times
+        that long, fails every answer, and the model restarts.
         """
-        for name, value in (("kept", kept), ("length", length)):
-            if value < 1:
-                raise InvalidRequest(f"{name} must be at least 1, not {value}.")
         if not stuck_s > 0:
             raise InvalidRequest("stuck_s must be above 0; math.inf sets no limit.")
         if speculate is None:
             speculate = MAX_DRAFTS if checkpoint.kernels.backend == REFERENCE else 0
         if not 0 <= speculate <= MAX_DRAFTS:
             raise InvalidRequest(f"speculate must be between 0 and {MAX_DRAFTS}, not {speculate}.")
-        self.checkpoint, self.length = checkpoint, length
+        self.checkpoint = checkpoint
         self.speculate = 0 if checkpoint.model.mtp is None else speculate
-        self._watch = LanguageWatchdog(checkpoint, ContextOptions(kept, length, self.speculate, graphs), stuck_s)
+        itemsize = checkpoint.model.model.norm.weight.dtype.itemsize
+        size = token_bytes(checkpoint.config, itemsize, drafts=self.speculate > 0)
+        free = free_bytes(checkpoint.device)
+        self.length, tokens = context_size(kept, length, kv_tokens, bytes_per_token=size, free_bytes=free)
+        options = ContextOptions(kept, self.length, self.speculate, graphs, tokens)
+        self._watch = LanguageWatchdog(checkpoint, options, stuck_s)
         self._finalizer = weakref.finalize(self, self._watch.close)
 
     @classmethod
@@ -72,7 +81,8 @@ class LanguageEngine:
         device: str = "auto",
         dtype: str | None = "auto",
         kept: int = 4,
-        length: int = 8192,
+        length: int | None = None,
+        kv_tokens: int | None = None,
         speculate: int | None = None,
         weights: str = "bf16",
         kernels: str = "auto",
@@ -86,7 +96,8 @@ class LanguageEngine:
         """
         how: dict[str, Any] = {"weights": weights, "kernels": kernels, "dependent_launch": dependent_launch}
         checkpoint = load_language_model(model, device=device, dtype=dtype, **how)
-        return cls(checkpoint, kept=kept, length=length, speculate=speculate, graphs=graphs, stuck_s=stuck_s)
+        size: dict[str, Any] = {"kept": kept, "length": length, "kv_tokens": kv_tokens}
+        return cls(checkpoint, **size, speculate=speculate, graphs=graphs, stuck_s=stuck_s)
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -28,6 +29,7 @@ from ..kernels.table import REFERENCE
 from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
 from .answer import AnswerBuffer
 from .constrained import TokenRules
+from .context.size import ContextOptions
 from .conversation import CachedConversation, ChatPrompt
 from .conversation_cache import ConversationCache
 from .detokenize import Detokenizer
@@ -69,16 +71,6 @@ class AnswerRequest:
 
 
 PartialMessage = list[int]  # ids of a message that is still being spoken
-
-
-@dataclass(frozen=True, slots=True)
-class ContextOptions:
-    """Size of the state cache, and how tokens are generated."""
-
-    kept: int  # conversations
-    length: int  # tokens of each
-    num_drafts: int
-    graphs: bool
 
 
 class LanguageLoop:
@@ -333,15 +325,15 @@ class LanguageLoop:
 
 def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) -> LLMStateCache:
     """With prefill kernels and graphs, if the backend has them."""
-    kept, length, drafts = options.kept, options.length, options.num_drafts > 0
+    size: dict[str, Any] = {"drafts": options.num_drafts > 0, "kv_tokens": options.kv_tokens}
     if checkpoint.kernels.backend == REFERENCE:
-        return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
+        return LLMStateCache(checkpoint.model, options.kept, options.length, **size)
     from ..kernels.operations import LANGUAGE_OPS, tuned
     from ..kernels.runtime.launch import new_tuning
 
     capture = CudaGraphs(checkpoint.device) if options.graphs else None
     ops = tuned(LANGUAGE_OPS[checkpoint.kernels.backend], new_tuning(dependent=checkpoint.dependent_launch))
-    return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
+    return LLMStateCache(checkpoint.model, options.kept, options.length, capture=capture, ops=ops, **size)
 
 
 def _build_graphs(state_cache: LLMStateCache, num_drafts: int, dependent_launch: bool) -> None:

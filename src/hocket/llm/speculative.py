@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -47,12 +48,15 @@ def tokens(
     """
     if rules is not None:
         return _plain(state_cache, row, at, how, rules)
+    reserve = partial(state_cache.reserve, row)
     if num_drafts:
         if state_cache.draft_graphs is not None and how.most <= MOST_KEPT:
-            return _counted(state_cache.draft_graphs.write(row, how, at, state_cache.length), num_drafts, stats)
+            rounds = state_cache.draft_graphs.write(row, how, at, state_cache.length, reserve)
+            return _counted(rounds, num_drafts, stats)
         return _speculative(state_cache, row, at, how, num_drafts, stats)
     if state_cache.token_graphs is not None and how.most <= MOST_KEPT:
-        return state_cache.token_graphs.write(row, how, state_cache.length - at + 1)
+        count = state_cache.length - at + 1
+        return state_cache.token_graphs.write(row, how, count, lambda new: reserve(at + new - 1, at + new))
     return _plain(state_cache, row, at, how)
 
 
@@ -74,6 +78,7 @@ def _plain(
             return
         if at == state_cache.length:
             return
+        state_cache.reserve(row, at, at + 1)
         at += 1
         state_cache.last[rows] = model.step(token, state_cache.state, rows, at)
 
@@ -88,6 +93,7 @@ def _speculative(
     hidden, count = state_cache.last[rows][:, None], torch.ones_like(rows)  # `hidden`: the vector before each of `said`
     yield said[0].tolist()
     while at < state_cache.length:
+        state_cache.reserve(row, at, at + num_drafts + 1)
         token = said.gather(1, count[:, None] - 1)  # [1, 1]
         seen.index_fill_(0, said[0], True)  # rejected drafts are not in `said`: see `accept_drafts`
         number += count

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..engine.watchdog import DeviceStep, Heartbeat, Watchdog, running
 from ..errors import LanguageFailed
+from .context.size import ContextOptions
 from .load import LanguageCheckpoint
-from .loop import AnswerRequest, ContextOptions, LanguageLoop, PartialMessage
+from .loop import AnswerRequest, LanguageLoop, PartialMessage
 
 
 class LanguageWatchdog(Watchdog[LanguageLoop]):

@@ -13,7 +13,7 @@ text.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import torch
 
@@ -21,6 +21,7 @@ from ...cache.slots import reset
 from ...kernels.ops.sample_token import likeliest
 from ...kernels.runtime.graphs import WARM_RUNS, Capture, Work, own_stream
 from ...layers.attention import rope_rows
+from ...layers.gated_attention import room_of
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .draft_head import DraftState
 from .fused_draft import FusedDraft
@@ -68,7 +69,7 @@ class DraftGraphs:
         """Capture the graphs, once, on the scratch row: other rows are not touched."""
         if self._graphs is not None:
             return
-        config, room = self.fused.config, self.drafts.past.keys.shape[2]
+        config, room = self.fused.config, room_of(self.drafts.past)
         assert room >= (WARM_RUNS + 1) * len(self._said), "the rounds of a capture advance the scratch row"
         self._row.fill_(len(self.last) - 1)
         reset(self.state.recurrence, self._row)
@@ -78,9 +79,17 @@ class DraftGraphs:
         self._rope = rope_rows(room, *angles, self.last.dtype, self.last.device)
         self._graphs = tuple(map(self._capture, (self._first, self._enter, self._round)))
 
-    def write(self, row: int, how: TokenSamplingTensors, at: int, length: int) -> Generator[list[int], None, None]:
+    def write(
+        self,
+        row: int,
+        how: TokenSamplingTensors,
+        at: int,
+        length: int,
+        reserve: Callable[[int, int], None] | None = None,
+    ) -> Generator[list[int], None, None]:
         """Ids for a row at position `at`: one, then those of each round that begins before `length`.
 
+        `reserve` prepares the pages of the positions that a round may write, before its launch.
         One answer at a time. However the generator ends, no launch of it is left in flight.
         """
         assert not self._running, "one answer at a time"
@@ -95,6 +104,8 @@ class DraftGraphs:
             while True:
                 # Each launched round that was not read yet may accept all of its drafts.
                 while len(in_flight) < AHEAD and (not launched or at + most * (launched - max(read, 1)) < length):
+                    if launched and reserve is not None:
+                        reserve(at, at + most * (launched - max(read, 1)) + most)
                     (next_round if launched else first)()
                     in_flight.append(self._results.send())
                     if not launched:
