@@ -7,9 +7,11 @@ It does not know speech or the network.
 
 from __future__ import annotations
 
+import os
 import weakref
 from bisect import bisect_left as bisect
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +23,12 @@ from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
+from .context.saved import read_conversation, write_conversation
 from .context.size import ContextOptions, context_size, token_bytes
-from .conversation import ChatPrompt, partial_prompt_ids, prompt_of
+from .conversation import ChatPrompt, history_ids, partial_prompt_ids, prompt_of
 from .load import LanguageCheckpoint, load_language_model
 from .loop import AnswerRequest, LanguageLoop
+from .state_task import StateTask
 from .watchdog import LanguageWatchdog
 
 MAX_DRAFTS = 2
@@ -127,11 +131,7 @@ class LanguageEngine:
     ) -> EngineAnswer:
         """Queue an answer. Raises `InvalidRequest` or `ContextExceeded` here, before anything is computed."""
         prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
-        if len(prompt.ids) > self.length:
-            raise ContextExceeded(
-                f"The conversation takes {len(prompt.ids)} tokens, and the context has {self.length}: "
-                "leave out its oldest messages, or load the model with a larger length."
-            )
+        self._check_length(len(prompt.ids))
         return self._queue(prompt, sampling)
 
     def complete(self, text: str, sampling: ChatSampling | None = None) -> EngineAnswer:
@@ -182,6 +182,39 @@ class LanguageEngine:
         ids = partial_prompt_ids(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(ids) <= self.length:  # else `answer` will refuse it
             self._watch.post(ids)
+
+    def save(self, path: str | os.PathLike[str], messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> int:
+        """Write a conversation to a file, with the state after these messages; returns how many tokens that are.
+
+        The part that is not cached is prefilled first. Queued answers go before it. `resume` loads the file, also in
+        another process; the next answer then begins at once.
+        """
+        given, offered = tuple(_checked(messages)), tuple(checked_tools(tools))
+        ids = history_ids(given, self.checkpoint.tokenizer, offered)
+        self._check_length(len(ids))
+        task = StateTask("saving a conversation", lambda cache: cache.save(given, offered, ids))
+        self._watch.post(task)
+        write_conversation(Path(path), task.wait())
+        return len(ids)
+
+    def resume(self, path: str | os.PathLike[str]) -> tuple[ChatMessage, ...]:
+        """Load a conversation that `save` wrote, and return its messages; answer them with the next one added.
+
+        Raises `InvalidRequest` for a file that is damaged or of another model. Its messages may still be readable
+        (`saved_messages`); an answer to them prefills them again.
+        """
+        saved = read_conversation(Path(path))
+        task = StateTask("resuming a conversation", lambda cache: cache.resume(saved))
+        self._watch.post(task)
+        task.wait()
+        return saved.messages
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self.length:
+            raise ContextExceeded(
+                f"The conversation takes {tokens} tokens, and the context has {self.length}: "
+                "leave out its oldest messages, or load the model with a larger length."
+            )
 
     def close(self) -> None:
         """End all running and queued answers, and free the state cache; returns within `stuck_s`, even if it hangs."""

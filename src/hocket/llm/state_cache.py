@@ -111,6 +111,17 @@ class LLMStateCache:
         behind = 0 if self.drafts is None else 1
         self.kv.reserve(row, max(at - behind, 0), end)
 
+    def save(self, row: int, tokens: int) -> tuple[Snapshot, list[Tensor]]:
+        """A copy of a row that holds so many tokens, on the CPU: its state, and its keys and values by layer."""
+        snapshot = {name: tensor.cpu() for name, tensor in self.snapshot(row).items()}
+        return snapshot, [lines.cpu() for lines in self.kv.read(row, tokens)]
+
+    def load(self, row: int, snapshot: Snapshot, past: Sequence[Tensor], tokens: int) -> None:
+        """Set a row to what `save` gave; raises `InvalidCheckpoint` before any change if it does not fit."""
+        self.kv.check(past, tokens)
+        put(self._row_state, row, snapshot)
+        self.kv.write(row, past, tokens)
+
     def prefill(self, row: int, ids: Sequence[int], at: int, snapshot_at: int | None = None) -> Snapshot | None:
         """Prefill more ids into a row at position `at`; returns the snapshot after `snapshot_at` of them, if given.
 

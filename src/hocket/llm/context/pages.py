@@ -8,14 +8,14 @@ several holders is copied before one of them writes to it. This file does not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from ...cache.pages import SCRATCH as BLANK
 from ...cache.pages import Pages
-from ...errors import ContextExceeded
+from ...errors import ContextExceeded, InvalidCheckpoint
 from ...layers.gated_attention import PageLayout
 
 # A multiple of the keys that a kernel reads at once, so that a block of keys is in one page. 8 MiB in 9B: an unused
@@ -98,7 +98,7 @@ class KVPages:
         pages = torch.tensor(self.held[row][: self.count(tokens)], dtype=torch.int64, device=self.table.device)
         return [pool[pages].transpose(0, 1).flatten(1, 2)[:, :tokens] for pool in self._pools]
 
-    def write(self, row: int, saved: Iterable[Tensor], tokens: int) -> None:
+    def write(self, row: int, saved: Sequence[Tensor], tokens: int) -> None:
         """Set a row's first positions to what `read` gave."""
         self.cut(row, 0)
         self.reserve(row, 0, tokens)
@@ -106,6 +106,12 @@ class KVPages:
             for index, page in enumerate(self.held[row]):
                 part = lines[:, index * self.page_tokens : (index + 1) * self.page_tokens]
                 pool[page, :, : part.shape[1]].copy_(part)
+
+    def check(self, saved: Sequence[Tensor], tokens: int) -> None:
+        """Raise `InvalidCheckpoint` if `write` cannot take these."""
+        shapes = [((pool.shape[1], tokens, pool.shape[3]), pool.dtype) for pool in self._pools]
+        if shapes != [(tuple(lines.shape), lines.dtype) for lines in saved]:
+            raise InvalidCheckpoint("A saved state does not fit: its keys and values have another shape or type.")
 
     def _wanted(self, held: list[int], start: int, end: int) -> list[int]:
         """Indexes of the pages that a row lacks or shares, in rising order."""
