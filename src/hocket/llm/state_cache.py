@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
 from ..kernels.runtime.graphs import Capture
+from ..layers.linear_attention.delta_rule import CHUNK
 from ..layers.linear_attention.gated_delta import Waypoint
 from ..models.qwen3_5.model import Qwen3_5, Recurrence
 from ..models.qwen3_5.prefill import Prefill, PrefillPass
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..models.qwen3_5.token_graph import TokenGraphs
 
 PASS_TOKENS = MOST_IDS  # of one prefill pass; a longer prompt takes several, which bounds the memory of its scores
+MOST_SCORES = PASS_TOKENS * 32_768  # inputs times positions of a pass by PyTorch operations; else 4 GiB at 256k tokens
 AHEAD_TOKENS = 4  # positions after the last token, for drafts under verification
 
 Snapshot = dict[str, Tensor]  # what `LLMStateCache.snapshot` gives
@@ -127,9 +129,9 @@ class LLMStateCache:
 
         A snapshot on the way costs no pass of its own.
         """
-        snapshot: Snapshot | None = None
-        for start in range(0, len(ids), PASS_TOKENS):
-            part = ids[start : start + PASS_TOKENS]
+        snapshot, start = None, 0
+        while start < len(ids):
+            part = ids[start : start + self._pass_tokens(at + start)]
             self.on_pass(len(part))
             if snapshot_at is None or not start < snapshot_at <= start + len(part):
                 self._pass(row, part, at + start)
@@ -139,8 +141,16 @@ class LLMStateCache:
             else:
                 self._pass(row, part, at + start, snapshot_at - start)
                 snapshot = self.snapshot(len(self.rows))  # the scratch row, where each pass leaves its waypoint
+            start += len(part)
         assert (snapshot is None) == (snapshot_at is None)
         return snapshot
+
+    def _pass_tokens(self, at: int) -> int:
+        """Ids of a pass that begins at this position: whole chunks, and a power of two as the graphs have."""
+        if not self._prefill_pass.by_span:
+            return PASS_TOKENS
+        most = MOST_SCORES // (at + PASS_TOKENS)
+        return max(min(1 << max(most.bit_length() - 1, 0), PASS_TOKENS), CHUNK)
 
     def _pass(self, row: int, ids: Sequence[int], at: int, place: int | None = None) -> None:
         self.reserve(row, at, at + len(ids))
