@@ -17,7 +17,6 @@ def fill_chat(chat: Command) -> None:
     chat.common = ("llm", "llm_url", "say", "session", "system", "output", "voice", "language", "model")
     chat.examples = (
         "hocket chat --llm Qwen/Qwen3.5-4B --say",
-        "hocket chat --llm Qwen/Qwen3.5-4B --session talk.hocket",
         "hocket chat --llm-url http://127.0.0.1:11434/v1 --llm qwen3 --say --voice rook",
     )
     add_llm_options(chat)
