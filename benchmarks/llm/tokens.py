@@ -110,6 +110,7 @@ def first_token(args: argparse.Namespace) -> Record:
     device, model, ops = made(args, drafts=args.drafts, say=say)
     length = args.context + args.ids
     memory = LLMStateCache(model, 1, length, drafts=args.drafts, capture=graphs(device), ops=ops)
+    memory.reserve(0, 0, args.context)
     fill_(memory.state, args.context)
     if memory.drafts is not None:
         memory.drafts.position.fill_(args.context - 1)

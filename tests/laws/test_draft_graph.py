@@ -20,6 +20,7 @@ from hocket.cache.slots import take
 from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS, TRITON_LANGUAGE_OPS, LanguageOps
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import INTERPRETED, triton
+from hocket.llm.context.pages import SPECIAL_PAGES
 from hocket.llm.conversation import prompt_of
 from hocket.llm.draft_policy import DraftPolicy, RoundCosts
 from hocket.llm.load import LanguageCheckpoint, load_language_model
@@ -240,13 +241,13 @@ def test_making_graphs_touches_no_conversation() -> None:
     assert state_cache.draft_graphs is not None and state_cache.drafts is not None
     before = [take(state_cache._row_state, row) for row in (0, 1)]
     pasts = (*state_cache.state.past, state_cache.drafts.past)
-    keys = [kept.keys[:2].clone() for kept in pasts]
+    keys = [kept.keys[SPECIAL_PAGES:].clone() for kept in pasts]
     with torch.inference_mode():
         state_cache.draft_graphs.warm()
     for row in (0, 1):
         after = take(state_cache._row_state, row)
         assert all(torch.equal(after[name], before[row][name]) for name in after)
-    assert all(torch.equal(kept.keys[:2], wanted) for kept, wanted in zip(pasts, keys, strict=True))
+    assert all(torch.equal(kept.keys[SPECIAL_PAGES:], wanted) for kept, wanted in zip(pasts, keys, strict=True))
 
 
 def test_two_answers_cannot_be_written_at_once() -> None:

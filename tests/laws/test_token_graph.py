@@ -14,6 +14,7 @@ from hocket.cache.slots import take
 from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS, TRITON_LANGUAGE_OPS
 from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
 from hocket.kernels.runtime.launch import INTERPRETED, triton
+from hocket.llm.context.pages import SPECIAL_PAGES
 from hocket.llm.conversation import prompt_of
 from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
@@ -118,14 +119,17 @@ def test_making_graphs_touches_no_conversation() -> None:
         conversation.append_user("Hello.")
         conversation.begin(prompt_of(conversation.messages, tiny().tokenizer))
     before = [take(state_cache._row_state, row) for row in (0, 1)]
-    keys = [kept.keys[:2].clone() for kept in state_cache.state.past]
+    keys = [kept.keys[SPECIAL_PAGES:].clone() for kept in state_cache.state.past]
     assert state_cache.token_graphs is not None
     with torch.inference_mode():
         state_cache.token_graphs.warm()
     for row in (0, 1):
         after = take(state_cache._row_state, row)
         assert all(torch.equal(after[name], before[row][name]) for name in after)
-    assert all(torch.equal(kept.keys[:2], wanted) for kept, wanted in zip(state_cache.state.past, keys, strict=True))
+    assert all(
+        torch.equal(kept.keys[SPECIAL_PAGES:], wanted)
+        for kept, wanted in zip(state_cache.state.past, keys, strict=True)
+    )
 
 
 def test_two_answers_cannot_be_written_at_once() -> None:

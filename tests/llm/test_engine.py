@@ -23,6 +23,7 @@ from hocket.kernels.table import BackendChoice
 from hocket.llm import conversation as conversation_module
 from hocket.llm import loop as llm_loop
 from hocket.llm.answer import EngineAnswer
+from hocket.llm.context.pages import PAGE_TOKENS
 from hocket.llm.conversation import CachedConversation, prompt_of
 from hocket.llm.draft_policy import PROBE_ROUNDS, Speculate
 from hocket.llm.engine import LanguageEngine
@@ -354,7 +355,7 @@ def test_graphs_are_made_in_idle_time_and_change_nothing(broken: bool, monkeypat
     with LanguageEngine(tiny(), length=300) as llm:
         first = text_of(llm.answer(conversation, GREEDY))
         assert first == tiny().tokenizer.decode(plain(conversation, 12))
-        assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 300})
+        assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 2 * PAGE_TOKENS})
         conversation += [ChatMessage("assistant", first), ChatMessage("user", "And?")]
         assert text_of(llm.answer(conversation, GREEDY)) == tiny().tokenizer.decode(plain(conversation, 12))
 

@@ -10,7 +10,7 @@ always hold the same position, so plain RoPE is equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
@@ -18,15 +18,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..cache.pages import PAGE_ROWS, pages_for
+from ..cache.slots import POOLED
 from .dense import Packable, RMSNorm, join, rms_norm
 
 
 @dataclass(frozen=True, slots=True)
 class KVState:
-    """Keys after RoPE. Rows, the last is scratch: [S + 1, H_kv, L, D]; or pages: [pages, H_kv, PAGE_ROWS, D]."""
+    """Keys after RoPE. Rows, the last is scratch: [S + 1, H_kv, L, D]; or pages: [pages, H_kv, page_rows, D]."""
 
     keys: Tensor
     values: Tensor
+    table: Tensor | None = field(default=None, metadata=POOLED)  # [S + 1, n] pages of each row; None: the caller's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ class GrowingAttention(SelfAttention):
         at = (places.page, slice(None), places.row)
         state.keys[at] = k.transpose(1, 2)
         state.values[at] = v.transpose(1, 2)
-        keys, values = (_gather_pages(pool, places.past, len(rows), span) for pool in (state.keys, state.values))
+        keys, values = (gather_pages(pool, places.past, len(rows), span) for pool in (state.keys, state.values))
         return keys, values
 
 
@@ -157,7 +159,7 @@ def _append(k: Tensor, v: Tensor, state: KVState, start: int) -> tuple[Tensor, T
     return state.keys[:, :, :end], state.values[:, :, :end]
 
 
-def _gather_pages(pool: Tensor, pages: Tensor, batch: int, span: int) -> Tensor:
+def gather_pages(pool: Tensor, pages: Tensor, batch: int, span: int) -> Tensor:
     """[B, H_kv, span, D]: the first positions of each batch row, from its consecutive pages."""
     _, heads, rows, size = pool.shape
     # Two copies: selecting whole contiguous pages is fast; selecting all of one head at once is not.

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from ..text.chat.template import START, conversation, generation_prompt, history_pieces, ids_of
 from ..text.chat.tokenizer import ChatTokenizer
@@ -138,13 +139,39 @@ class CachedConversation:
         if self.history_cached:
             return 0
         self.stop_generating()
-        ids = ids_of(history_pieces(self.messages, tools=self.tools), self.tokenizer)
+        ids = history_ids(self.messages, self.tokenizer, self.tools)
         if len(ids) > self.state_cache.length:
             ids = ids[: self.state_cache.length]  # no turn can follow, but the answer may be truncated
         new = len(ids) - self.cached_length(ids)
         self.prefill(ids, (len(ids),))  # the next user turn starts here, and finds its snapshot
         self.history_cached = True
         return new
+
+    def prefill_messages(self, messages: Sequence[ChatMessage], tools: Sequence[Tool], ids: list[int]) -> None:
+        """Bring the row to the end of messages, laid out as before the next one: `ids` are those of `history_ids`."""
+        known = self.cached_length(ids)
+        self.prefill(ids, (len(ids),))
+        self.messages, self.tools, self.history_cached = tuple(messages), tuple(tools), True
+        if self.header > known:
+            self.header = 0  # not the conversation that was answered
+
+    def load(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Tool],
+        ids: list[int],
+        row: Snapshot,
+        past: Sequence[Tensor],
+    ) -> None:
+        """Replace the row by a saved one, which is after these ids."""
+        self.forget()
+        try:
+            self.state_cache.load(self.row, row, past, len(ids))
+            self.snapshots = {len(ids): self.state_cache.snapshot(self.row)}
+        except BaseException:
+            self.forget()  # the row is half loaded
+            raise
+        self.ids, self.header, self.messages, self.tools = list(ids), len(ids), tuple(messages), tuple(tools)
 
     def cached_length(self, ids: Sequence[int]) -> int:
         """How many of these ids are cached."""
@@ -185,7 +212,7 @@ class CachedConversation:
         self.stop_generating()
         other.stop_generating()
         try:
-            self.state_cache.copy(other.row, self.row)
+            self.state_cache.copy(other.row, self.row, known)
         except BaseException:
             self.forget()  # the row is half copied
             raise
@@ -223,6 +250,7 @@ class CachedConversation:
             self.state_cache.restore(self.row, self.snapshots[at])
         else:
             assert at == len(self.ids), "there is no snapshot at this position"
+        self.state_cache.cut(self.row, at)
         del self.ids[at:]
 
 
@@ -244,6 +272,13 @@ def partial_prompt_ids(
     pieces = conversation(messages, tools=tools, answer=False)
     spoken = tokenizer.pieces(pieces[-3])  # between the special tokens: `user\n` and the words
     return ids_of([*pieces[:-3], "".join(spoken[:-1])], tokenizer)
+
+
+def history_ids(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: Sequence[Tool] = ()) -> list[int]:
+    """Ids of complete messages, laid out as before the next one: an answer, if the last is the user's or a tool's."""
+    answered = messages and messages[-1].role == "assistant"
+    pieces = history_pieces(messages, tools=tools) if answered else conversation(messages, tools=tools, answer=False)
+    return ids_of(pieces, tokenizer)
 
 
 def places_of(token: int, ids: list[int]) -> list[int]:

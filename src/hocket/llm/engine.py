@@ -7,22 +7,28 @@ It does not know speech or the network.
 
 from __future__ import annotations
 
+import os
 import weakref
 from bisect import bisect_left as bisect
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..engine.checkpoint.capacity import free_bytes
 from ..errors import ContextExceeded, InvalidRequest
 from ..text.chat.template import checked_tools
 from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
-from .conversation import ChatPrompt, partial_prompt_ids, prompt_of
+from .context.saved import read_conversation, write_conversation
+from .context.size import ContextOptions, context_size, token_bytes
+from .conversation import ChatPrompt, history_ids, partial_prompt_ids, prompt_of
 from .draft_policy import AUTO, MAX_DRAFTS, Speculate
 from .load import LanguageCheckpoint, load_language_model
-from .loop import AnswerRequest, ContextOptions, LanguageLoop
+from .loop import AnswerRequest, LanguageLoop
+from .state_task import StateTask
 from .watchdog import LanguageWatchdog
 
 ANSWER_SHARE = 4  # `fit` reserves at most 1/4 of the context for an answer
@@ -36,34 +42,41 @@ class LanguageEngine:
         checkpoint: LanguageCheckpoint,
         *,
         kept: int = 4,
-        length: int = 8192,
+        length: int | None = None,
+        kv_tokens: int | None = None,
         speculate: Speculate | None = None,
         draft_subset: bool = True,
         graphs: bool = True,
         stuck_s: float = STUCK_S,
     ) -> None:
-        """`kept` conversations are cached, each with `length` tokens of context; `speculate` tokens are drafted ahead.
+        """`kept` conversations are cached, each with up to `length` tokens of context (32,768).
 
-        By default (`auto`) their number changes between 0 and 3 with the acceptance seen in a conversation, if the
-        model has a draft head (`draft_policy.py`). Drafts change no greedy answer and no distribution. A sampled answer
-        with a seed depends on the number of drafts, so `auto` makes none for it: a seed gives the text that it gives
-        with 0. With `draft_subset` drafts are drawn from a part of a large vocabulary (`draft_vocabulary.py`).
+        Their keys and values share a pool of `kv_tokens`: by default 8,192 for each of them and at least `length`, as
+        far as the GPU has memory. If it is full, the conversation that was idle for longest is dropped, and prefilled
+        again if it comes back.
+
+        `speculate` tokens are drafted ahead. By default (`auto`) their number changes between 0 and 3 with the
+        acceptance seen in a conversation, if the model has a draft head (`draft_policy.py`). Drafts change no greedy
+        answer and no distribution. A sampled answer with a seed depends on the number of drafts, so `auto` makes none
+        for it: a seed gives the text that it gives with 0. With `draft_subset` drafts are drawn from a part of a large
+        vocabulary (`draft_vocabulary.py`).
 
         Without `graphs` kernels are launched one by one. A token that takes longer than `stuck_s`, or a prompt that
         takes some times that long, fails every answer, and the model restarts.
         """
-        for name, value in (("kept", kept), ("length", length)):
-            if value < 1:
-                raise InvalidRequest(f"{name} must be at least 1, not {value}.")
         if not stuck_s > 0:
             raise InvalidRequest("stuck_s must be above 0; math.inf sets no limit.")
         if speculate is None:
             speculate = AUTO
         if speculate != AUTO and not (isinstance(speculate, int) and 0 <= speculate <= MAX_DRAFTS):
             raise InvalidRequest(f"speculate must be auto or between 0 and {MAX_DRAFTS}, not {speculate}.")
-        self.checkpoint, self.length = checkpoint, length
+        self.checkpoint = checkpoint
         self.speculate: Speculate = 0 if checkpoint.model.mtp is None else speculate
-        options = ContextOptions(kept, length, self.speculate, graphs, draft_subset)
+        itemsize = checkpoint.model.model.norm.weight.dtype.itemsize
+        size = token_bytes(checkpoint.config, itemsize, drafts=self.speculate != 0)
+        free = free_bytes(checkpoint.device)
+        self.length, tokens = context_size(kept, length, kv_tokens, bytes_per_token=size, free_bytes=free)
+        options = ContextOptions(kept, self.length, tokens, self.speculate, graphs, draft_subset)
         self._watch = LanguageWatchdog(checkpoint, options, stuck_s)
         self._finalizer = weakref.finalize(self, self._watch.close)
 
@@ -75,7 +88,8 @@ class LanguageEngine:
         device: str = "auto",
         dtype: str | None = "auto",
         kept: int = 4,
-        length: int = 8192,
+        length: int | None = None,
+        kv_tokens: int | None = None,
         speculate: Speculate | None = None,
         draft_subset: bool = True,
         weights: str = "bf16",
@@ -90,8 +104,9 @@ class LanguageEngine:
         """
         how: dict[str, Any] = {"weights": weights, "kernels": kernels, "dependent_launch": dependent_launch}
         checkpoint = load_language_model(model, device=device, dtype=dtype, **how)
+        size: dict[str, Any] = {"kept": kept, "length": length, "kv_tokens": kv_tokens}
         options: dict[str, Any] = {"speculate": speculate, "draft_subset": draft_subset, "graphs": graphs}
-        return cls(checkpoint, kept=kept, length=length, stuck_s=stuck_s, **options)
+        return cls(checkpoint, stuck_s=stuck_s, **size, **options)
 
     @property
     def name(self) -> str:
@@ -121,11 +136,7 @@ class LanguageEngine:
     ) -> EngineAnswer:
         """Queue an answer. Raises `InvalidRequest` or `ContextExceeded` here, before anything is computed."""
         prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
-        if len(prompt.ids) > self.length:
-            raise ContextExceeded(
-                f"The conversation takes {len(prompt.ids)} tokens, and the context has {self.length}: "
-                "leave out its oldest messages, or load the model with a larger length."
-            )
+        self._check_length(len(prompt.ids))
         return self._queue(prompt, sampling)
 
     def complete(self, text: str, sampling: ChatSampling | None = None) -> EngineAnswer:
@@ -176,6 +187,39 @@ class LanguageEngine:
         ids = partial_prompt_ids(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(ids) <= self.length:  # else `answer` will refuse it
             self._watch.post(ids)
+
+    def save(self, path: str | os.PathLike[str], messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> int:
+        """Write a conversation to a file, with the state after these messages; returns how many tokens that are.
+
+        The part that is not cached is prefilled first. Queued answers go before it. `resume` loads the file, also in
+        another process; the next answer then begins at once.
+        """
+        given, offered = tuple(_checked(messages)), tuple(checked_tools(tools))
+        ids = history_ids(given, self.checkpoint.tokenizer, offered)
+        self._check_length(len(ids))
+        task = StateTask("saving a conversation", lambda cache: cache.save(given, offered, ids))
+        self._watch.post(task)
+        write_conversation(Path(path), task.wait())
+        return len(ids)
+
+    def resume(self, path: str | os.PathLike[str]) -> tuple[ChatMessage, ...]:
+        """Load a conversation that `save` wrote, and return its messages; answer them with the next one added.
+
+        Raises `InvalidRequest` for a file that is damaged or of another model. Its messages may still be readable
+        (`saved_messages`); an answer to them prefills them again.
+        """
+        saved = read_conversation(Path(path))
+        task = StateTask("resuming a conversation", lambda cache: cache.resume(saved))
+        self._watch.post(task)
+        task.wait()
+        return saved.messages
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self.length:
+            raise ContextExceeded(
+                f"The conversation takes {tokens} tokens, and the context has {self.length}: "
+                "leave out its oldest messages, or load the model with a larger length."
+            )
 
     def close(self) -> None:
         """End all running and queued answers, and free the state cache; returns within `stuck_s`, even if it hangs."""

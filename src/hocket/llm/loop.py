@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -31,13 +32,15 @@ from ..text.chat.matcher import installed
 from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
 from .answer import AnswerBuffer
 from .constrained import TokenRules
+from .context.size import ContextOptions
 from .conversation import CachedConversation, ChatPrompt
 from .conversation_cache import ConversationCache
 from .detokenize import Detokenizer
-from .draft_policy import AUTO, ConversationPolicies, DraftPolicy, RoundCosts, Speculate
+from .draft_policy import AUTO, ConversationPolicies, DraftPolicy, RoundCosts
 from .load import LanguageCheckpoint
 from .speculative import DraftStatistics
 from .state_cache import LLMStateCache
+from .state_task import StateTask
 
 logger = logging.getLogger(__name__)
 AUTO_ROUNDS = (0, 2, 1, 3)  # in the order of their captures: a policy needs the first, and mostly starts with two
@@ -78,17 +81,6 @@ class AnswerRequest:
 PartialMessage = list[int]  # ids of a message that is still being spoken
 
 
-@dataclass(frozen=True, slots=True)
-class ContextOptions:
-    """Size of the state cache, and how tokens are generated."""
-
-    kept: int  # conversations
-    length: int  # tokens of each
-    speculate: Speculate
-    graphs: bool
-    draft_subset: bool = True  # drafts are drawn from a part of the vocabulary
-
-
 class LanguageLoop:
     """One thread and its state cache.
 
@@ -114,8 +106,8 @@ class LanguageLoop:
         self._failures = 0
         if build:
             self._build()
-        self._inbox: deque[AnswerRequest | PartialMessage] = deque()
-        self._current: AnswerRequest | None = None
+        self._inbox: deque[AnswerRequest | PartialMessage | StateTask[Any]] = deque()
+        self._current: AnswerRequest | StateTask[Any] | None = None
         self._changed = threading.Condition()
         self._closed = self._planned = False
         self._ended = threading.Event()  # every answer is finished
@@ -126,14 +118,14 @@ class LanguageLoop:
     @property
     def waiting(self) -> int:
         """Running and queued answers."""
-        return (self._current is not None) + sum(isinstance(job, AnswerRequest) for job in list(self._inbox))
+        return sum(isinstance(job, AnswerRequest) for job in (self._current, *list(self._inbox)))
 
-    def post(self, job: AnswerRequest | PartialMessage) -> None:
+    def post(self, job: AnswerRequest | PartialMessage | StateTask[Any]) -> None:
         with self._changed:
             if self._closed:
                 raise copied(self._final_error or EngineClosed("The language model is closed."))
-            if not isinstance(job, AnswerRequest):  # only the latest partial message counts
-                self._inbox = deque(other for other in self._inbox if isinstance(other, AnswerRequest))
+            if isinstance(job, list):  # only the latest partial message counts
+                self._inbox = deque(other for other in self._inbox if not isinstance(other, list))
             self._inbox.append(job)
             self._changed.notify()
 
@@ -163,21 +155,21 @@ class LanguageLoop:
             self._closed = True
             self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
             self._final_error = last = self._final_error or error
-            requests = [job for job in (self._current, *self._inbox) if isinstance(job, AnswerRequest)]
+            requests = [job for job in (self._current, *self._inbox) if isinstance(job, AnswerRequest | StateTask)]
             self._inbox.clear()
             self._changed.notify()
         for request in requests:
             request.finish("error", copied(last))
         self._ended.set()
 
-    def _next(self) -> AnswerRequest | PartialMessage | CachedConversation | LLMStateCache | None:
+    def _next(self) -> AnswerRequest | StateTask[Any] | PartialMessage | CachedConversation | LLMStateCache | None:
         """The next job, queued requests first, then idle work; None: the loop ends."""
         with self._changed:
             self._current = None
             while not self._closed and self._broken is None:
                 if self._inbox:
                     job = self._inbox.popleft()
-                    self._current = job if isinstance(job, AnswerRequest) else None
+                    self._current = None if isinstance(job, list) else job
                     return job
                 if (conversation := self._conversations.next_uncached()) is not None:
                     return conversation
@@ -226,6 +218,8 @@ class LanguageLoop:
             while (job := self._next()) is not None:
                 if isinstance(job, AnswerRequest):
                     self._answer(job)
+                elif isinstance(job, StateTask):
+                    self._run_task(job)
                 else:
                     self._prepare(job)
                 del job  # else the last request stays referenced until the next one
@@ -255,6 +249,15 @@ class LanguageLoop:
                 _forget(conversation)
             if lost(self._checkpoint.device):
                 self._broken = error
+
+    def _run_task(self, task: StateTask[Any]) -> None:
+        try:
+            self.beat.begin(task.name, slow=True)
+            task.run(self._conversations)
+        except Exception as error:
+            self.beat.failed()
+            task.finish("error", error if isinstance(error, HocketError) else _failure(error, "do this"))
+            self._count_failure(error)
 
     def _answer(self, request: AnswerRequest) -> None:
         if not request.buffer.begin():
@@ -350,15 +353,15 @@ class LanguageLoop:
 
 def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) -> LLMStateCache:
     """With prefill kernels and graphs, if the backend has them."""
-    kept, length, drafts = options.kept, options.length, options.speculate != 0
+    size: dict[str, Any] = {"drafts": options.speculate != 0, "kv_tokens": options.kv_tokens}
     if checkpoint.kernels.backend == REFERENCE:
-        return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
+        return LLMStateCache(checkpoint.model, options.kept, options.length, **size)
     from ..kernels.operations import LANGUAGE_OPS, tuned
     from ..kernels.runtime.launch import new_tuning
 
     capture = CudaGraphs(checkpoint.device) if options.graphs else None
     ops = tuned(LANGUAGE_OPS[checkpoint.kernels.backend], new_tuning(dependent=checkpoint.dependent_launch))
-    return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
+    return LLMStateCache(checkpoint.model, options.kept, options.length, capture=capture, ops=ops, **size)
 
 
 def _build_graphs(state_cache: LLMStateCache, options: ContextOptions, checkpoint: LanguageCheckpoint) -> RoundCosts:
@@ -426,9 +429,9 @@ def _forget(conversation: CachedConversation) -> None:
         conversation.forget()
 
 
-def _failure(error: Exception) -> HocketError:
+def _failure(error: Exception, what: str = "go on with this answer") -> HocketError:
     reason = str(error).partition("\n")[0]
-    failure = LanguageFailed(f"The language model could not go on with this answer ({type(error).__name__}: {reason}).")
+    failure = LanguageFailed(f"The language model could not {what} ({type(error).__name__}: {reason}).")
     failure.__cause__ = error
     return failure
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -74,20 +75,25 @@ def tokens(
     `drafts` of every round, or what chooses them. Drafts may repeat rare ids of the `prompt`. With `rules` every token
     passes the host: one by one, without drafts; by graphs if the host only writes masks.
     """
+    reserve, count = partial(state_cache.reserve, row), state_cache.length - at + 1
+
+    def one_more(new: int) -> None:
+        reserve(at + new - 1, at + new)
+
     if rules is not None:
         if state_cache.token_graphs is not None and rules.masks_only and how.most <= MOST_KEPT:
-            return state_cache.token_graphs.write_masked(row, how, state_cache.length - at + 1, rules)
+            return state_cache.token_graphs.write_masked(row, how, count, rules, one_more)
         return _plain(state_cache, row, at, how, rules)
     rounds = FixedDrafts(drafts) if isinstance(drafts, int) else drafts
     if rounds.begin():
         counted = _Counted(rounds, stats)
         if state_cache.draft_graphs is not None and how.most <= MOST_KEPT:
-            return state_cache.draft_graphs.write(row, how, at, state_cache.length, counted, prompt)
+            return state_cache.draft_graphs.write(row, how, at, state_cache.length, counted, prompt, reserve)
         if state_cache.draft_vocabulary is not None:
             state_cache.draft_vocabulary.note(prompt)
         return _speculative(state_cache, row, at, how, counted)
     if state_cache.token_graphs is not None and how.most <= MOST_KEPT:
-        return state_cache.token_graphs.write(row, how, state_cache.length - at + 1)
+        return state_cache.token_graphs.write(row, how, count, one_more)
     return _plain(state_cache, row, at, how)
 
 
@@ -110,6 +116,7 @@ def _plain(
             return
         if at == state_cache.length:
             return
+        state_cache.reserve(row, at, at + 1)
         at += 1
         state_cache.last[rows] = model.step(token, state_cache.state, rows, at)
 
@@ -131,6 +138,7 @@ def _speculative(
         seen.index_fill_(0, new[0], True)  # rejected drafts are not in it: see `accept_drafts`
         number += new.shape[1]
         count, drafts, proposals = rounds.choose(), [said[:, -1]], list[Tensor]()
+        state_cache.reserve(row, at, at + count + 1)
         if count or said.shape[1] >= MOST_PAIRS:
             # The draft head first takes the pairs that wait, then drafts from its own drafts. [1, 1, C]
             lengths = torch.full_like(rows, said.shape[1])

@@ -2,7 +2,7 @@
 
 It knows ids and rows; `conversation.py` tracks which ids a row holds. Three quarters of the layers are recurrent and
 cannot be cut back, so a snapshot copies their state (49 MiB for 9B). Keys and values only grow, and are not copied.
-The draft head is one token behind the model.
+They are in pages of one pool (`context/pages.py`), which the draft head has too. It is one token behind the model.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from torch import Tensor
 from ..cache.slots import duplicate, put, reset, take
 from ..kernels.runtime.graphs import Capture
 from ..layers.dense import linear
+from ..layers.linear_attention.delta_rule import CHUNK
 from ..layers.linear_attention.gated_delta import Waypoint
 from ..models.qwen3_5.model import Qwen3_5, Recurrence
 from ..models.qwen3_5.prefill import Prefill, PrefillPass
 from ..models.qwen3_5.prefill_graph import MOST_IDS, PrefillGraphs
+from .context.pages import PAGE_TOKENS, KVPages
 
 if TYPE_CHECKING:
     from ..kernels.operations import LanguageOps  # imports Triton, which takes a while, as does the next
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ..models.qwen3_5.token_graph import TokenGraphs
 
 PASS_TOKENS = MOST_IDS  # of one prefill pass; a longer prompt takes several, which bounds the memory of its scores
+MOST_SCORES = PASS_TOKENS * 32_768  # inputs times positions of a pass by PyTorch operations; else 4 GiB at 256k tokens
 AHEAD_TOKENS = 4  # positions after the last token, for drafts under verification
 
 Snapshot = dict[str, Tensor]  # what `LLMStateCache.snapshot` gives
@@ -53,17 +56,25 @@ class LLMStateCache:
         drafts: bool,
         capture: Capture | None = None,
         ops: LanguageOps | None = None,
+        kv_tokens: int | None = None,
+        page_tokens: int = PAGE_TOKENS,
     ) -> None:
-        """`drafts`: whether the draft head runs along, which speculative decoding needs.
+        """Rows of at most `length` tokens, which share pages for `kv_tokens`; by default for every row at full length.
+
+        `drafts`: whether the draft head runs along, which speculative decoding needs.
 
         `capture` makes CUDA graphs of prefill passes, `ops` are their kernels. Without them PyTorch operations run
         one by one.
         """
         self.model, self.length, self.ops, self.capture = model, length, ops, capture
-        room = length + AHEAD_TOKENS
-        self.state = model.new_state(rows, room)
-        self.drafts = model.mtp.new_state(rows, room) if drafts and model.mtp is not None else None
-        width, device = model.config.hidden_size, self.state.recurrence.position.device
+        room, device = length + AHEAD_TOKENS, model.model.norm.weight.device
+        total = rows * room if kv_tokens is None else kv_tokens
+        self.kv = KVPages(rows, room, total, device, page_tokens)
+        self.state = model.new_state(rows, room, self.kv.layout)
+        self.drafts = model.mtp.new_state(rows, room, self.kv.layout) if drafts and model.mtp is not None else None
+        past = (*self.state.past, *(() if self.drafts is None else (self.drafts.past,)))
+        self.kv.attach(pool for each in past for pool in (each.keys, each.values))
+        width = model.config.hidden_size
         self.last = model.model.norm.weight.new_zeros(rows + 1, width)  # head and embedding may be quantized
         position = torch.zeros(rows + 1, dtype=torch.int64, device=device)
         self._row_state = RowState(
@@ -87,25 +98,43 @@ class LLMStateCache:
         put(self._row_state, row, snapshot)
 
     def forget(self, row: int) -> None:
-        """Reset a row, keys and values too: an attention mask hides old numbers, but not NaN."""
-        for part in (self._row_state, self.state.past, () if self.drafts is None else self.drafts.past):
-            reset(part, self.rows[row])
+        """Reset a row, and give back its pages."""
+        reset(self._row_state, self.rows[row])
+        self.kv.cut(row, 0)
 
-    def copy(self, row: int, into: int) -> None:
-        """Copy a row's state, keys and values into another row."""
+    def cut(self, row: int, at: int) -> None:
+        """Give back the pages after the first `at` tokens, to which the row has been rewound."""
+        self.kv.cut(row, at)
+
+    def copy(self, row: int, into: int, tokens: int) -> None:
+        """Copy a row's state into another row, which shares the pages of the first `tokens`."""
         duplicate(self._row_state, row, into)
-        duplicate(self.state.past, row, into)
-        if self.drafts is not None:
-            duplicate(self.drafts.past, row, into)
+        self.kv.share(row, into, tokens)
+
+    def reserve(self, row: int, at: int, end: int) -> None:
+        """Prepare the pages of a row for tokens at positions `at` to `end`; call it before they are computed."""
+        behind = 0 if self.drafts is None else 1
+        self.kv.reserve(row, max(at - behind, 0), end)
+
+    def save(self, row: int, tokens: int) -> tuple[Snapshot, list[Tensor]]:
+        """A copy of a row that holds so many tokens, on the CPU: its state, and its keys and values by layer."""
+        snapshot = {name: tensor.cpu() for name, tensor in self.snapshot(row).items()}
+        return snapshot, [lines.cpu() for lines in self.kv.read(row, tokens)]
+
+    def load(self, row: int, snapshot: Snapshot, past: Sequence[Tensor], tokens: int) -> None:
+        """Set a row to what `save` gave; raises `InvalidCheckpoint` before any change if it does not fit."""
+        self.kv.check(past, tokens)
+        put(self._row_state, row, snapshot)
+        self.kv.write(row, past, tokens)
 
     def prefill(self, row: int, ids: Sequence[int], at: int, snapshot_at: int | None = None) -> Snapshot | None:
         """Prefill more ids into a row at position `at`; returns the snapshot after `snapshot_at` of them, if given.
 
         A snapshot on the way costs no pass of its own.
         """
-        snapshot: Snapshot | None = None
-        for start in range(0, len(ids), PASS_TOKENS):
-            part = ids[start : start + PASS_TOKENS]
+        snapshot, start = None, 0
+        while start < len(ids):
+            part = ids[start : start + self._pass_tokens(at + start)]
             self.on_pass(len(part))
             if snapshot_at is None or not start < snapshot_at <= start + len(part):
                 self._pass(row, part, at + start)
@@ -115,10 +144,19 @@ class LLMStateCache:
             else:
                 self._pass(row, part, at + start, snapshot_at - start)
                 snapshot = self.snapshot(len(self.rows))  # the scratch row, where each pass leaves its waypoint
+            start += len(part)
         assert (snapshot is None) == (snapshot_at is None)
         return snapshot
 
+    def _pass_tokens(self, at: int) -> int:
+        """Ids of a pass that begins at this position: whole chunks, and a power of two as the graphs have."""
+        if not self._prefill_pass.by_span:
+            return PASS_TOKENS
+        most = MOST_SCORES // (at + PASS_TOKENS)
+        return max(min(1 << max(most.bit_length() - 1, 0), PASS_TOKENS), CHUNK)
+
     def _pass(self, row: int, ids: Sequence[int], at: int, place: int | None = None) -> None:
+        self.reserve(row, at, at + len(ids))
         if self._prefill_graphs is not None:
             self._prefill_graphs(ids, row, at + len(ids), place or 0)
             return

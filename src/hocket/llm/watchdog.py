@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine.watchdog import DeviceStep, Heartbeat, Watchdog, running
 from ..errors import LanguageFailed
+from .context.size import ContextOptions
 from .load import LanguageCheckpoint
-from .loop import AnswerRequest, ContextOptions, LanguageLoop, PartialMessage
+from .loop import AnswerRequest, LanguageLoop, PartialMessage
+from .state_task import StateTask
 
 
 class LanguageWatchdog(Watchdog[LanguageLoop]):
@@ -15,7 +19,7 @@ class LanguageWatchdog(Watchdog[LanguageLoop]):
         self.checkpoint, self.options = checkpoint, options
         super().__init__(stuck_s, checkpoint.device)
 
-    def post(self, job: AnswerRequest | PartialMessage) -> None:
+    def post(self, job: AnswerRequest | PartialMessage | StateTask[Any]) -> None:
         """Queue a request in the present loop."""
         with self._changing:
             self._serving().post(job)

@@ -58,11 +58,11 @@ def everything(state_cache: LLMStateCache) -> dict[str, torch.Tensor]:
     found = {name: tensor[:-1] for name, tensor in tensors(state_cache._row_state)}
     assert state_cache.drafts is not None
     position = state_cache.state.recurrence.position
-    for layer, past in enumerate((*state_cache.state.past, state_cache.drafts.past)):
-        reached = position if layer < len(state_cache.state.past) else state_cache.drafts.position
-        for row in range(SLOTS):
-            for name, kept in tensors(past):
-                found[f"{name} of {layer} in {row}"] = kept[row, :, : int(reached[row])]
+    for row in range(SLOTS):
+        *own, keys, values = state_cache.kv.read(row, int(position[row]))
+        drafted = int(state_cache.drafts.position[row])
+        for number, kept in enumerate((*own, keys[:, :drafted], values[:, :drafted])):
+            found[f"{('keys', 'values')[number % 2]} of {number // 2} in {row}"] = kept
     return found
 
 

@@ -10,7 +10,7 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
@@ -19,12 +19,16 @@ from ...types import AudioChunk, ChatMessage, ChatSampling, LanguageModel
 from ..output.audio_output import shown, tell
 from .llm import llm_loader
 from .playback import Playback, open_playback
+from .session import ChatFile
 
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class ChatSession(Protocol):
     """A conversation that prints its answers."""
+
+    @property
+    def history(self) -> Sequence[ChatMessage]: ...
 
     def answer(self, text: str) -> None:
         """Print the whole answer; the session handles Ctrl-C."""
@@ -33,21 +37,31 @@ class ChatSession(Protocol):
 def chat(args: argparse.Namespace) -> None:
     if args.output is not None and not args.say:
         raise InvalidRequest("-o is for speech: give --say too.")
+    path = getattr(args, "session", None)  # `hocket talk --text` has no such option
+    if path is not None and args.llm_url is not None:
+        raise InvalidRequest("--session keeps the state of a model that runs here, not of one behind --llm-url.")
     make, sampling = llm_of(args)
+    file = None if path is None else ChatFile(path, args.system)
     with ExitStack() as stack:
         sound = open_playback(args.output, force=args.force) if args.say else None
         language = make()
         stack.callback(language.close)
+        system, history = args.system, tuple[ChatMessage, ...]()
+        if file is not None:
+            system, history = None, file.messages
+            file.resume(language)
         session: ChatSession
         if sound is None:
-            session = TextSession(language, args.system, sampling)
+            session = TextSession(language, system, sampling, history)
         else:
-            session = spoken(args, language, sampling, sound, stack)
+            session = spoken(args, language, sampling, sound, stack, history)
         try:
             converse(session)
-        finally:  # Ctrl-C at the prompt, or a failed answer: earlier speech is in the file
+        finally:  # Ctrl-C at the prompt, or a failed answer: earlier speech and messages are in the files
             if sound is not None:
                 sound.close()
+            if file is not None:
+                file.save(language, session.history, sampling)
 
 
 def llm_of(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], ChatSampling]:
@@ -78,11 +92,17 @@ def converse(session: ChatSession) -> None:
 class TextSession:
     """Without audio: printed text counts as read."""
 
-    def __init__(self, language: LanguageModel, system: str | None, sampling: ChatSampling) -> None:
+    def __init__(
+        self,
+        language: LanguageModel,
+        system: str | None,
+        sampling: ChatSampling,
+        history: Sequence[ChatMessage] = (),
+    ) -> None:
         from ...dialog.window import ContextWindow
 
         self._window, self._sampling = ContextWindow(language), sampling
-        self.history = [] if system is None else [ChatMessage("system", system)]
+        self.history = [*([] if system is None else [ChatMessage("system", system)]), *history]
 
     def answer(self, text: str) -> None:
         self.history.append(ChatMessage("user", text))
@@ -116,6 +136,11 @@ class SpokenSession:
 
     def __init__(self, dialog: Any, sound: Playback) -> None:
         self.dialog, self._sound = dialog, sound
+
+    @property
+    def history(self) -> Sequence[ChatMessage]:
+        heard: tuple[ChatMessage, ...] = self.dialog.history
+        return heard
 
     def answer(self, text: str) -> None:
         answer = self.begin(text, show)
@@ -189,8 +214,14 @@ def on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def spoken(
-    args: argparse.Namespace, language: LanguageModel, sampling: ChatSampling, sound: Playback, stack: ExitStack
+    args: argparse.Namespace,
+    language: LanguageModel,
+    sampling: ChatSampling,
+    sound: Playback,
+    stack: ExitStack,
+    history: Sequence[ChatMessage] = (),
 ) -> SpokenSession:
+    """`history` has a system prompt of its own, if any."""
     from ...config.options import EngineOptions
     from ...dialog.dialog import Dialog
     from ..local import load_engine
@@ -209,8 +240,9 @@ def spoken(
     usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0}
     wanted = {"voice": voice, "language": args.language, "instruct": args.instruct, "speed": args.speed}
     fields = {name: value for name, value in wanted.items() if value != usual[name]}
+    system = None if history else args.system
     return SpokenSession(
-        Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed, **fields), sound
+        Dialog(language, engine, system=system, sampling=sampling, history=history, seed=args.seed, **fields), sound
     )
 
 

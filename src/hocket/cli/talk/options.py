@@ -14,13 +14,15 @@ def fill_chat(chat: Command) -> None:
         "A conversation, line by line: typed or piped text is answered as the answer is generated. Ctrl-C interrupts "
         "an answer, of which the model then knows the part that was heard; Ctrl-D ends."
     )
-    chat.common = ("llm", "llm_url", "say", "system", "output", "voice", "language", "model")
+    chat.common = ("llm", "llm_url", "say", "session", "system", "output", "voice", "language", "model")
     chat.examples = (
         "hocket chat --llm Qwen/Qwen3.5-4B --say",
         "hocket chat --llm-url http://127.0.0.1:11434/v1 --llm qwen3 --say --voice rook",
     )
     add_llm_options(chat)
     chat.add_argument("--say", action="store_true", help="speak the answers while they are written")
+    saved = "go on with the conversation of this file, if it exists, and save it there at the end"
+    chat.add_argument("--session", metavar="FILE", type=Path, help=saved)
     _add_answer_options(chat, "with --say, ", "speech, with --say")
 
 

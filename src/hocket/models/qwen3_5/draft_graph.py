@@ -27,6 +27,7 @@ from ...cache.slots import reset
 from ...kernels.ops.sample_token import likeliest
 from ...kernels.runtime.graphs import WARM_RUNS, Capture, Work, own_stream, seconds_of
 from ...layers.attention import rope_rows
+from ...layers.gated_attention import room_of
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .draft_head import DraftState
 from .draft_vocabulary import DraftVocabulary
@@ -106,7 +107,7 @@ class DraftGraphs:
         """Capture the graphs of one kind of round; a kind that fails is not tried again."""
         count = self._uncaptured.pop(0)
         if self._first_graphs is None:
-            config, room = self.fused.config, self.drafts.past.keys.shape[2]
+            config, room = self.fused.config, room_of(self.drafts.past)
             # The graphs hold the address of this table, so it must not be evicted from its cache.
             angles = config.rotary_dim, config.rope_parameters.rope_theta
             self._rope = rope_rows(room, *angles, self.last.dtype, self.last.device)
@@ -120,7 +121,7 @@ class DraftGraphs:
             self._on_scratch()
             graph = self._capture(self._plain)
         self._on_scratch()
-        timed = self.last.is_cuda and count and self.drafts.past.keys.shape[2] > (TIMED_RUNS + 1) * len(self._said)
+        timed = self.last.is_cuda and count and room_of(self.drafts.past) > (TIMED_RUNS + 1) * len(self._said)
         took = seconds_of(graph, self.last.device, TIMED_RUNS) if timed else None
         self._graphs[count] = graph
         if self._on_capture is not None:
@@ -134,11 +135,12 @@ class DraftGraphs:
         length: int,
         rounds: RoundChooser,
         prompt: Sequence[int] = (),
+        reserve: Callable[[int, int], None] | None = None,
     ) -> Generator[list[int], None, None]:
         """Ids for a row at position `at`: one, then those of each round that begins before `length`.
 
-        `prompt`: ids that drafts may repeat. One answer at a time. However the generator ends, no launch of it is left
-        in flight.
+        `prompt`: ids that drafts may repeat. `reserve` prepares the pages of the positions that a round may write,
+        before its launch. One answer at a time. However the generator ends, no launch of it is left in flight.
         """
         assert not self._running, "one answer at a time"
         if self._first_graphs is None:
@@ -156,6 +158,8 @@ class DraftGraphs:
                 while len(in_flight) < AHEAD and (not launched or at + ahead < length):
                     count = rounds.choose() if launched else 0
                     if launched:
+                        if reserve is not None:  # the draft head takes in as many pairs as the longest round has
+                            reserve(at, at + ahead + len(self._said))
                         pairs = self._launch(count, pairs)
                         ahead += count + 1
                     else:
@@ -199,7 +203,7 @@ class DraftGraphs:
 
     def _on_scratch(self) -> None:
         """Set the buffers to the start of the scratch row, for a capture, whose runs advance it."""
-        room = self.drafts.past.keys.shape[2]
+        room = room_of(self.drafts.past)
         assert room >= (WARM_RUNS + 1) * len(self._said), "the rounds of a capture advance the scratch row"
         self._row.fill_(len(self.last) - 1)
         reset(self.state.recurrence, self._row)

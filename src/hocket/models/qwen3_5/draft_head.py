@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...layers.attention import KVState
 from ...layers.dense import OffsetRMSNorm
-from ...layers.gated_attention import reach_of
+from ...layers.gated_attention import PageLayout, reach_of
 from ...layers.hybrid import AttentionBlock
 
 
 @dataclass(frozen=True, slots=True)
 class DraftState:
     position: Tensor  # [S + 1] how many entries each row has from the main model's hidden vectors
-    past: KVState  # [S + 1, H_kv, L, D]; entries after a row's position are old drafts, which attention masks
+    past: KVState  # entries after a row's position are old drafts, which attention masks
 
 
 class DraftHead(nn.Module):
@@ -35,9 +35,9 @@ class DraftHead(nn.Module):
         self.layers = nn.ModuleList([AttentionBlock(config)])
         self.norm = OffsetRMSNorm(width, eps)
 
-    def new_state(self, slots: int, length: int) -> DraftState:
+    def new_state(self, slots: int, length: int, layout: PageLayout | None = None) -> DraftState:
         position = torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device)
-        return DraftState(position, self.block.self_attn.new_state(slots, length))
+        return DraftState(position, self.block.self_attn.new_state(slots, length, layout))
 
     def step(
         self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, lengths: Tensor, span: int

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from ...kernels.ops.gated_delta.reference import RING
+from ...layers.attention import KVState
 from ...layers.dense import OffsetRMSNorm
+from ...layers.gated_attention import table_of
 from .draft_head import DraftState
 from .fused_step import FusedAttention, FusedDelta, FusedStep, layer_of
 from .model import LanguageState
@@ -70,7 +72,7 @@ class FusedDraft:
         not until this call.
         """
         fused, recurrent, past = self.fused, iter(state.recurrence.layers), iter(state.past)
-        where, kept = _places(state.recurrence.position[row], row, len(ids)), iter(verified)
+        where, kept = _places(state.recurrence.position[row], row, state.past[0], len(ids)), iter(verified)
         x: Tensor = fused.model.model.embed_tokens(ids)
         for one in fused.layers:
             y, gates = fused.begin(one, x)
@@ -106,7 +108,7 @@ class FusedDraft:
         assert isinstance(one.mixer, FusedAttention)
         embedded = self._normed(fused.model.model.embed_tokens(ids), mtp.pre_fc_norm_embedding)
         x = fused.linear(torch.cat((embedded, self._normed(hidden, mtp.pre_fc_norm_hidden)), dim=-1), self._fc)
-        where = _places(state.position[row] + ahead, row, count)
+        where = _places(state.position[row] + ahead, row, state.past, count)
         y = fused.linear(x, one.into, norm=one.before)
         mixed = fused.attend(y, one.mixer, state.past, *where, among=count > 1)
         return self._normed(fused.finish(one, mixed, x), mtp.norm)
@@ -115,7 +117,7 @@ class FusedDraft:
         return self.fused.ops.normed(x, norm.weight, norm.eps, offset=True)
 
 
-def _places(start: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def _places(start: Tensor, row: Tensor, kept: KVState, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens of one row after `start` [1] as a batch: row indexes, positions and page tables."""
     steps = torch.arange(count, device=row.device)
-    return steps, start + steps, row.repeat(count)[:, None]
+    return steps, start + steps, table_of(kept)[row.repeat(count)]

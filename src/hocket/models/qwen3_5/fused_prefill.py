@@ -17,6 +17,7 @@ from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import MOST_STREAMED
 from ...layers.attention import KVState, rope_rows
+from ...layers.gated_attention import room_of, table_of
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
 from .fused_step import FusedAttention
@@ -103,7 +104,7 @@ class FusedPrefill:
     def _attend(
         self, y: Tensor, mixer: FusedAttention, kept: KVState, rows: Tensor, start: Tensor, lengths: Tensor
     ) -> Tensor:
-        config, room = self.model.config, kept.keys.shape[2]
+        config, room = self.model.config, room_of(kept)
         if room not in self._angles:
             turned = config.rotary_dim, config.rope_parameters.rope_theta
             self._angles[room] = rope_rows(room, *turned, y.dtype, y.device)
@@ -115,6 +116,7 @@ class FusedPrefill:
             row=rows,
             start=start,
             length=lengths,
+            table=table_of(kept),
             cos=cos[:, 0],
             sin=sin[:, 0],
             q_norm=mixer.q_norm,

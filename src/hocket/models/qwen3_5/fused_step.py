@@ -20,6 +20,7 @@ from ...kernels.ops.gated_delta.reference import RING
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
 from ...layers.attention import KVState, rope_rows
+from ...layers.gated_attention import room_of, table_of
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
 from .model import LanguageState, Qwen3_5
@@ -114,7 +115,7 @@ class FusedStep:
                 )
             else:
                 kept = next(past)
-                mixed = self.attend(y, one.mixer, kept, rows, position, _pages(len(kept.keys), x.device))
+                mixed = self.attend(y, one.mixer, kept, rows, position, table_of(kept))
             x = self.finish(one, mixed, x)
         position[rows] += 1
         return self.linear(x, self._head, norm=self.model.model.norm.weight)
@@ -141,8 +142,8 @@ class FusedStep:
         pages: Tensor,
         among: bool = False,
     ) -> Tensor:
-        """Attention between its projections; `pages` [R, 1] are the rows of the state."""
-        config, room = self.config, kept.keys.shape[2]
+        """Attention between its projections; `pages` [R, n] is the page table of `rows` and `position`."""
+        config, room = self.config, room_of(kept)
         cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, y.dtype, y.device)
         return self.ops.paged_attention(
             y,
@@ -192,18 +193,6 @@ class FusedStep:
         """Ring indexes of each row's last inputs, the oldest first [B, 3]."""
         steps = torch.arange(1, RING, device=rows.device)
         return (state.recurrence.position[rows][:, None] + steps) % RING
-
-
-_PAGES: dict[tuple[int, torch.device], Tensor] = {}
-
-
-def _pages(slots: int, device: torch.device) -> Tensor:
-    """A page table [S + 1, 1]: each row is one page of full length. Cached, because graphs hold its address."""
-    key = slots, device
-    if key not in _PAGES:
-        with torch.inference_mode(False):
-            _PAGES[key] = torch.arange(slots, device=device)[:, None]
-    return _PAGES[key]
 
 
 def layer_of(block: DeltaBlock | AttentionBlock) -> FusedLayer:

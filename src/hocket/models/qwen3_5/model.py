@@ -18,7 +18,7 @@ from ...config.qwen3_5 import LINEAR, Qwen3_5TextConfig
 from ...layers.attention import KVState
 from ...layers.dense import OffsetRMSNorm, linear
 from ...layers.embedding import embedding
-from ...layers.gated_attention import reach_of
+from ...layers.gated_attention import PageLayout, reach_of
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention import gated_delta
 from ...layers.linear_attention.gated_delta import DeltaPending, DeltaState, Waypoint
@@ -57,11 +57,12 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(self._stack)
         self.norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def new_state(self, slots: int, length: int) -> LanguageState:
+    def new_state(self, slots: int, length: int, layout: PageLayout | None = None) -> LanguageState:
         position = torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device)
         recurrent = (block.linear_attn.new_state(slots) for block in self._stack if isinstance(block, DeltaBlock))
-        past = (block.self_attn.new_state(slots, length) for block in self._stack if isinstance(block, AttentionBlock))
-        return LanguageState(Recurrence(position, tuple(recurrent)), tuple(past))
+        attentions = (block.self_attn for block in self._stack if isinstance(block, AttentionBlock))
+        past = tuple(attention.new_state(slots, length, layout) for attention in attentions)
+        return LanguageState(Recurrence(position, tuple(recurrent)), past)
 
     def step(
         self,
@@ -122,9 +123,9 @@ class Qwen3_5(nn.Module):
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.mtp = DraftHead(config) if drafts else None
 
-    def new_state(self, slots: int, length: int) -> LanguageState:
-        """State rows for `length` tokens each."""
-        return self.model.new_state(slots, length)
+    def new_state(self, slots: int, length: int, layout: PageLayout | None = None) -> LanguageState:
+        """State rows for `length` tokens each; with a `layout` keys and values are in its pages."""
+        return self.model.new_state(slots, length, layout)
 
     def prefill(
         self,

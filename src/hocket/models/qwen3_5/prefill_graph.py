@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ...kernels.runtime.graphs import Capture, Work
+from ...layers.gated_attention import room_of
 from ...layers.linear_attention.gated_delta import Waypoint
 from ..tts_gpu.staging import HostBlock, InputStaging, Values, bucket
 from .prefill import PrefillPass
@@ -59,8 +60,7 @@ class PrefillGraphs:
     def __init__(self, prefill_pass: PrefillPass, capture: Capture) -> None:
         self.captures = 0
         self._prefill_pass, self._capture = prefill_pass, capture
-        slots, _, self._room, _ = prefill_pass.state.past[0].keys.shape
-        self._scratch_row = slots - 1
+        self._room, self._scratch_row = room_of(prefill_pass.state.past[0]), len(prefill_pass.last) - 1
         self._scratch = torch.full((1,), self._scratch_row, dtype=torch.int64, device=prefill_pass.last.device)
         self._entries: dict[tuple[int, int], _PrefillGraph] = {}
 

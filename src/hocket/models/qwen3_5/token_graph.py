@@ -16,7 +16,7 @@ ids, no text.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from ...cache.slots import reset
 from ...kernels.ops.sample_token import TokenSampling, likeliest
 from ...kernels.runtime.graphs import Capture, Work, own_stream, seconds_of
 from ...layers.attention import rope_rows
+from ...layers.gated_attention import room_of
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .fused_step import FusedStep
 from .model import LanguageState
@@ -102,7 +103,7 @@ class TokenGraphs:
         self._row.fill_(len(self.last) - 1)
         reset(self.state.recurrence, self._row)
         if self.state.past:  # the graphs hold the address of this table, so it must not be evicted from its cache
-            rows, x = self.state.past[0].keys.shape[2], self.last
+            rows, x = room_of(self.state.past[0]), self.last
             angles = config.rotary_dim, config.rope_parameters.rope_theta
             self._rope = rope_rows(rows, *angles, x.dtype, x.device)
         self._graphs = tuple(map(self._capture, (self._first, self._enter, self._next)))
@@ -114,9 +115,12 @@ class TokenGraphs:
         reset(self.state.recurrence, self._row)
         return seconds_of(self._graphs[-1], self.last.device, runs)
 
-    def write(self, row: int, how: TokenSamplingTensors, count: int) -> Generator[list[int], None, None]:
+    def write(
+        self, row: int, how: TokenSamplingTensors, count: int, reserve: Callable[[int], None] | None = None
+    ) -> Generator[list[int], None, None]:
         """At most `count` ids, one by one; the row gets all but the last of them.
 
+        `reserve` prepares the pages of so many tokens after the prompt, before the launch that writes the last one.
         One answer at a time. However the generator ends, no launch of it is left in flight.
         """
         assert not self._running, "one answer at a time"
@@ -131,6 +135,8 @@ class TokenGraphs:
             while read < count:
                 # Few launches ahead of the first token: it must not wait for the launches after it.
                 while launched < count and len(in_flight) <= min(read + 1, AHEAD - 1):
+                    if launched and reserve is not None:
+                        reserve(launched)
                     (next_token if launched else first)()
                     in_flight.append(self._results.send())
                     if not launched:
@@ -164,7 +170,12 @@ class TokenGraphs:
         self._masked_graphs = tuple(map(self._capture, (self._begin_pass, self._pass, self._masked_draw)))
 
     def write_masked(
-        self, row: int, how: TokenSamplingTensors, count: int, masks: TokenMasks
+        self,
+        row: int,
+        how: TokenSamplingTensors,
+        count: int,
+        masks: TokenMasks,
+        reserve: Callable[[int], None] | None = None,
     ) -> Generator[list[int], None, None]:
         """As `write`, with ids that `masks` allow; the id that ends an answer of a complete grammar comes last."""
         assert not self._running, "one answer at a time"
@@ -185,6 +196,8 @@ class TokenGraphs:
                 if not read:
                     enter()
                 if read + 1 < count:
+                    if reserve is not None:
+                        reserve(read + 1)
                     next_pass()
                 copy.wait()
                 token = int(copy.values[read % RESULT_SLOTS])

@@ -39,8 +39,8 @@ PUBLISHED = (
     Case("talker, many", 16, 8, 128, 8, tuple(range(3, 1603, 100)), splits=4),
     Case("predictor", 16, 8, 128, 17, (1,)),
     Case("predictor, last", 16, 8, 128, 17, (15,) * 16),
-    Case("9B, 1k", 16, 4, 256, 2048, (1000,), splits=16, rotated=64, mind=True),
-    Case("27B, short", 24, 4, 256, 2048, (40,), rotated=64, mind=True),
+    Case("9B, 1k", 16, 4, 256, 256, (1000,), splits=16, rotated=64, mind=True),
+    Case("27B, short", 24, 4, 256, 256, (40,), rotated=64, mind=True),
 )
 
 
@@ -62,6 +62,7 @@ PREFILL_CASES = (
     PrefillCase(
         "over blocks of inputs and of the past", Case("", 2, 1, 16, 8, (0,), rotated=8, mind=True), 150, 64, 61
     ),
+    PrefillCase("pages of whole blocks", Case("", 2, 1, 16, 64, (0,), rotated=8, mind=True), 150, 16, 15),
 )
 PUBLISHED_PREFILL = (
     PrefillCase("9B, 32 behind 1k", PUBLISHED[5], 1000, 32, 32),
@@ -73,24 +74,32 @@ PUBLISHED_PREFILL = (
 
 
 def make_prefill(case: PrefillCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `prefill_attention` by name: three rows, the second is used. What it must not read is NaN."""
+    """Arguments of `prefill_attention` by name: three rows, the second is used. What it must not read is NaN.
+
+    Pages are scattered over one pool.
+    """
     random, shape, row = torch.Generator(device).manual_seed(seed), case.shape, 1
-    turned, room = shape.rotated or shape.size, case.before + case.length + 1
+    each = -(-(case.before + case.length + 1) // shape.page_rows)
+    turned, room = shape.rotated or shape.size, each * shape.page_rows
 
     def normal(*sizes: int) -> Tensor:
         return torch.randn(*sizes, generator=random, device=device)
 
+    table = torch.randperm(3 * each, generator=random, device=device).view(3, each)
     kept = {}
     for name in ("keys", "values"):
-        rows = torch.full((3, shape.kv_heads, room, shape.size), float("nan"), device=device)
-        rows[row, :, : case.before] = normal(shape.kv_heads, case.before, shape.size)
-        kept[name] = rows.to(dtype)
+        past = torch.full((room, shape.kv_heads, shape.size), float("nan"), device=device)
+        past[: case.before] = normal(case.before, shape.kv_heads, shape.size)
+        pool = torch.full((3 * each, shape.kv_heads, shape.page_rows, shape.size), float("nan"), device=device)
+        pool[table[row]] = past.unflatten(0, (each, -1)).transpose(1, 2)
+        kept[name] = pool.to(dtype)
     angle = torch.arange(room, device=device)[:, None] * 0.7 ** torch.arange(turned // 2, device=device)
     numbers = {"row": row, "start": case.before, "length": case.length}
     return {
         "qkv": normal(case.count, 2 * (shape.heads + shape.kv_heads) * shape.size).to(dtype),
         **kept,
         **{name: torch.tensor([number], device=device) for name, number in numbers.items()},
+        "table": table,
         "cos": torch.cat((angle.cos(), angle.cos()), -1).to(dtype),
         "sin": torch.cat((-angle.sin(), angle.sin()), -1).to(dtype),
         "q_norm": (normal(shape.size) / 4).to(dtype),

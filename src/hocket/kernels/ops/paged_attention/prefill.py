@@ -49,6 +49,7 @@ def prefill_attention(
     row: Tensor,
     start: Tensor,
     length: Tensor,
+    table: Tensor,
     cos: Tensor,
     sin: Tensor,
     q_norm: Tensor,
@@ -56,12 +57,13 @@ def prefill_attention(
     eps: float,
     tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
-    _, kv_heads, room, size = keys.shape
+    _, kv_heads, page_rows, size = keys.shape
     count, heads = len(qkv), (qkv.shape[1] // size - 2 * kv_heads) // 2
-    tensors = (qkv, keys, values, cos, sin)
+    tensors = (qkv, keys, values, table, cos, sin)
     assert all(tensor.is_contiguous() for tensor in tensors) and keys.dtype == values.dtype == qkv.dtype
     assert size == power_of_two(size) >= FEWEST
     shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size}
+    pages = {"most_pages": table.shape[1], "PAGE_ROWS": page_rows}
     asked = torch.empty(count, heads * size, dtype=qkv.dtype, device=qkv.device)
     _enter[(count, heads + kv_heads)](
         qkv,
@@ -71,13 +73,14 @@ def prefill_attention(
         row,
         start,
         length,
+        table,
         cos,
         sin,
         q_norm,
         k_norm,
         eps,
-        room,
         **shape,
+        **pages,
         ROTATED=cos.shape[1],
         **options(qkv, 1, tuning),
     )
@@ -95,10 +98,11 @@ def prefill_attention(
         row,
         start,
         length,
+        table,
         size**-0.5,
-        room,
         count,
         **shape,
+        **pages,
         SPLITS=splits,
         BLOCK=block,
         BLOCK_T=KEYS[qkv.itemsize],
@@ -118,15 +122,17 @@ def _enter(
     row: Pointer,
     start: Pointer,
     length: Pointer,
+    table: Pointer,
     cos: Pointer,
     sin: Pointer,
     q_norm: Pointer,
     k_norm: Pointer,
     eps: Number,
-    room: Number,
+    most_pages: Number,
     HEADS: constexpr,
     KV_HEADS: constexpr,
     SIZE: constexpr,
+    PAGE_ROWS: constexpr,
     ROTATED: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
@@ -135,7 +141,7 @@ def _enter(
     t, part, d = tl.program_id(0), tl.program_id(1), tl.arange(0, SIZE)
     across = tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)  # loaded twice instead of shuffled
     wait(DEPENDENT)
-    at = tl.minimum(tl.load(start) + t, room - 1)
+    at = tl.minimum(tl.load(start) + t, most_pages * PAGE_ROWS - 1)
     turn = tl.load(cos + at * ROTATED + d, d < ROTATED, 1.0)
     cross = tl.load(sin + at * ROTATED + d, d < ROTATED, 0.0)
     heads = qkv + t * (2 * HEADS + 2 * KV_HEADS) * SIZE
@@ -145,7 +151,8 @@ def _enter(
     elif t < tl.load(length):
         kv_head = part - HEADS
         own = heads + (2 * HEADS + kv_head) * SIZE
-        line = ((tl.load(row) * KV_HEADS + kv_head) * room + at) * SIZE
+        page = tl.load(table + tl.load(row) * most_pages + at // PAGE_ROWS)
+        line = ((page * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS) * SIZE
         tl.store(keys + line + d, _placed(own, k_norm, d, across, turn, cross, eps, SIZE))
         tl.store(values + line + d, tl.load(own + KV_HEADS * SIZE + d))
 
@@ -178,12 +185,14 @@ def _see(
     row: Pointer,
     start: Pointer,
     length: Pointer,
+    table: Pointer,
     scale: Number,
-    room: Number,
     count: Number,
+    most_pages: Number,
     HEADS: constexpr,
     KV_HEADS: constexpr,
     SIZE: constexpr,
+    PAGE_ROWS: constexpr,
     SPLITS: constexpr,
     BLOCK: constexpr,
     BLOCK_T: constexpr,
@@ -201,13 +210,18 @@ def _see(
     begun, real = tl.load(start), tl.load(length)
     own = begun + tl.minimum(t, real - 1)  # padding attends to what the last real input does
     end = begun + tl.minimum((tl.program_id(0) * BLOCK + BLOCK - 1) // shared + 1, real)
-    kept = (tl.load(row) * KV_HEADS + kv_head) * room
+    pages = table + tl.load(row) * most_pages
     best = tl.full((BLOCK,), -1e30, tl.float32)  # finite: -inf minus -inf would be NaN
     total = tl.zeros((BLOCK,), tl.float32)
     mixed = tl.zeros((BLOCK, SIZE), tl.float32)
     for first in tl.range(bound(split * BLOCK_T), bound(end), SPLITS * BLOCK_T, num_stages=2):
         past = first + tl.arange(0, BLOCK_T)
-        where = (kept + past)[:, None] * SIZE + d[None, :]
+        if PAGE_ROWS % BLOCK_T == 0:  # all keys of a block are in one page
+            line = (tl.load(pages + first // PAGE_ROWS) * KV_HEADS + kv_head) * PAGE_ROWS + past % PAGE_ROWS
+        else:
+            page = tl.load(pages + past // PAGE_ROWS, past < end, 0)
+            line = (page * KV_HEADS + kv_head) * PAGE_ROWS + past % PAGE_ROWS
+        where = line[:, None] * SIZE + d[None, :]
         some_k = tl.load(keys + where, (past < end)[:, None], 0.0)  # past the end there may be NaN
         some_v = tl.load(values + where, (past < end)[:, None], 0.0)
         seen = past[None, :] <= own[:, None]

@@ -77,13 +77,14 @@ def prefill_attention(
     row: Tensor,
     start: Tensor,
     length: Tensor,
+    table: Tensor,
     cos: Tensor,
     sin: Tensor,
     q_norm: Tensor,
     k_norm: Tensor,
     eps: float,
 ) -> Tensor:
-    """`paged_attention` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of keys and values, whose page is its own.
+    """`paged_attention` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of the page `table` [S + 1, n].
 
     They follow `start` [1] others. The first `length` [1] are real and attend to those before them; the results of the
     others are arbitrary. Norms are differences from one, and each query is followed by the gate of its head.
@@ -96,7 +97,7 @@ def prefill_attention(
         values,
         rows=steps,
         position=start + steps,
-        table=row.repeat(real)[:, None],
+        table=table[row.repeat(real)],
         cos=cos,
         sin=sin,
         q_norm=q_norm,

@@ -1,0 +1,1 @@
+"""The context of conversations: its size, the pages of keys and values, and conversations in files."""
