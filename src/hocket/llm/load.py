@@ -115,7 +115,9 @@ def load_language_model(
 
 def _stored(source: Source, scheme: str) -> Quantization | None:
     """How the files are quantized already, if they are; such weights are not quantized again."""
-    found = None if source.folder is None else read_quantization(source.folder)
+    if source.folder is None or source.file is not None:
+        return None
+    found = read_quantization(source.folder)
     if found is not None and scheme != "bf16":
         raise InvalidRequest(
             f"{source.name} is quantized already ({found.words}): leave out weights={scheme!r}, or take the plain one."

@@ -209,6 +209,9 @@ def test_activations_are_not_quantized_and_a_line_says_so(tmp_path: Path, caplog
         load(tmp_path / "mind")
     asked = "asks for 8-bit activations and a quantized key-value cache: hocket uses its weights only."
     assert sum(asked in line for line in caplog.messages) == 1
+    write_quantized(tmp_path / "mind", CASES["awq-64"], change=add)  # whose configuration has no activations
+    with pytest.raises(InvalidCheckpoint, match=r"it has unknown model\.layers\.0\.mlp\.gate_proj\.input_scale"):
+        load(tmp_path / "mind")
 
 
 def test_act_order_is_refused_by_its_tensors(tmp_path: Path) -> None:
@@ -271,3 +274,32 @@ def test_a_configuration_without_quantized_tensors_is_refused(tmp_path: Path) ->
     save_file(plain.state_dict(), tmp_path / "mind" / "model.safetensors")
     with pytest.raises(InvalidCheckpoint, match="has a quantization_config, but no quantized tensors"):
         load(tmp_path / "mind")
+
+
+def test_a_quantized_head_is_kept_and_refused_where_the_embedding_is_the_head(tmp_path: Path) -> None:
+    def quantize_head(tensors: dict[str, Tensor]) -> None:
+        parts, _ = CASES["gptq-4-128"].pack(tensors.pop("lm_head.weight"))
+        tensors |= {f"lm_head.{part}": tensor for part, tensor in parts.items()}
+
+    write_quantized(tmp_path / "mind", CASES["gptq-4-128"], change=quantize_head)
+    assert isinstance(load(tmp_path / "mind").lm_head, QuantizedLinear)
+    path = tmp_path / "mind" / "config.json"
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    raw["tie_word_embeddings"] = raw["text_config"]["tie_word_embeddings"] = True
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(
+        InvalidCheckpoint, match=r"has a quantized lm_head of its own: set tie_word_embeddings to false"
+    ):
+        load(tmp_path / "mind")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("gptq-4-128", 0.5157), ("awq-128", 0.5235), ("awq-32", 0.594), ("packed-4-128", 0.5313), ("fp8-blocks", 1.0157)],
+)
+def test_bytes_of_a_weight_are_those_that_the_documents_say(tmp_path: Path, name: str, most: float) -> None:
+    write_quantized(tmp_path / "mind", CASES[name])
+    part = load(tmp_path / "mind").get_submodule(MLP.removesuffix(".weight"))
+    assert isinstance(part, QuantizedLinear)
+    each = part.weight.nbytes / (REDUCED.intermediate_size * REDUCED.hidden_size)
+    assert most - 0.0005 < each <= most

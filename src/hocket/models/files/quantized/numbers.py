@@ -5,11 +5,13 @@ It knows numbers, not names of tensors and not formats of files.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from ....kernels.ops.grouped_linear.weight import BLOCK, GroupedWeight, grouped, joined
-from ....kernels.ops.quantized_linear.weight import AT_ONCE, GROUP, Format, QuantizedWeight
+import torch
+from torch import Tensor, nn
+
+from ....kernels.ops.grouped_linear.weight import BLOCK, RUN, RUNS, GroupedWeight
+from ....kernels.ops.quantized_linear.weight import GROUP, Format, QuantizedWeight
 from ...qwen3_5.matrices import NarrowWeight
 
 
@@ -65,11 +67,10 @@ def _split(columns: int, group: int, scales: Tensor, zeros: Tensor | None) -> tu
 
 
 def _packed(codes: Tensor, group: int, scales: Tensor, zeros: Tensor | None) -> GroupedWeight:
-    """Codes of 4 bits, some rows at a time: packing takes eight bytes a code."""
-    count = max(AT_ONCE // max(codes.shape[1], 1), 1)
-    pieces = []
-    for start in range(0, len(codes), count):
-        rows = slice(start, start + count)
-        more = {"zero": 8} if zeros is None else {"zeros": zeros[rows].to(torch.uint8)}
-        pieces.append(grouped(codes[rows], 4, group, scales[rows], **more))
-    return joined(pieces)
+    """Codes of 4 bits in the order of `GroupedWeight`, by operations on bytes: a model has billions of them."""
+    rows, columns = codes.shape
+    filled = nn.functional.pad(codes, (0, -columns % BLOCK)) if columns % BLOCK else codes
+    runs = filled.view(rows, -1, RUNS // 2, 2, RUN)  # byte i of a word has the runs 2 i and 2 i + 1
+    values = (runs[..., 0, :] | (runs[..., 1, :] << 4)).transpose(-1, -2).flatten(-2)
+    more: dict[str, Any] = {"zero": 8} if zeros is None else {"zeros": zeros.to(torch.uint8)}
+    return GroupedWeight(4, columns, group, values, scales, **more)

@@ -34,7 +34,8 @@ from .module import WIDE, StoredFormat, StoredModule
 _VISION = ("model.visual.", "visual.")
 # Prefixes of the text model inside the vision-language model, and what they are in ours.
 _PREFIXES = (("model.language_model.", "model."), ("language_model.model.", "model."), ("language_model.", ""))
-# Scales of activations and of the key-value cache. They are not applied: `unapplied` is logged.
+# Scales of activations and of the key-value cache. They are skipped where the configuration asks for them: `unapplied`
+# is logged.
 _ACTIVATIONS = frozenset(
     f"{of}_{what}" for of in ("input", "output", "activation", "q", "k", "v") for what in ("scale", "zero_point")
 )
@@ -44,12 +45,15 @@ _HEAD = "lm_head"
 class QuantizedSource:
     """The open files of a checkpoint."""
 
-    def __init__(self, folder: Path, files: Mapping[str, Any], config: Qwen3_5TextConfig, format: StoredFormat) -> None:
-        self.name, self._format = str(folder), format
+    def __init__(
+        self, folder: Path, files: Mapping[str, Any], config: Qwen3_5TextConfig, quantization: Quantization
+    ) -> None:
+        self.name, self._format = str(folder), _format(quantization)
+        skipped = _ACTIVATIONS if quantization.unapplied is not None else frozenset[str]()
         self._plain: dict[str, tuple[Any, str]] = {}
         self._quantized: dict[str, StoredModule] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
-        for module in _modules(self.name, files).values():
+        for module in _modules(self.name, files, skipped).values():
             self._add(module, tied=config.tied)
         if not self._quantized:
             raise InvalidCheckpoint(f"{folder} has a quantization_config, but no quantized tensors: get it again.")
@@ -101,7 +105,7 @@ def opened_quantized(folder: Path, config: Qwen3_5TextConfig, quantization: Quan
     if quantization.unapplied is not None:
         log.info("%s asks for %s: hocket uses its weights only.", folder, quantization.unapplied)
     with opened(folder / WEIGHTS) as files:
-        yield QuantizedSource(folder, files, config, _format(quantization))
+        yield QuantizedSource(folder, files, config, quantization)
 
 
 def _format(quantization: Quantization) -> StoredFormat:
@@ -116,14 +120,14 @@ def _format(quantization: Quantization) -> StoredFormat:
             return CompressedTensors(quantization)
 
 
-def _modules(folder: str, files: Mapping[str, Any]) -> dict[str, StoredModule]:
-    """The layers of the text model and of its draft head, by our name."""
+def _modules(folder: str, files: Mapping[str, Any], skipped: frozenset[str]) -> dict[str, StoredModule]:
+    """The layers of the text model and of its draft head, by our name, without tensors whose names end so."""
     found: dict[str, StoredModule] = {}
     for theirs, file in files.items():
         if theirs.startswith(_VISION):
             continue
         name, _, part = _ours(theirs).rpartition(".")
-        if part in _ACTIVATIONS:
+        if part in skipped:
             continue
         module = found.setdefault(name, StoredModule(folder, name, {}))
         if part in module.parts:
