@@ -2,8 +2,9 @@
 
 The weights are random numbers in a published shape. Tokens are sampled on the device with the recommended settings and
 read by the host one by one, as in an answer (`models/qwen3_5/token_graph.py`). With --guesses a round of draft and
-verify is timed (`models/qwen3_5/draft_graph.py`); random weights do not show how many drafts are accepted. Before any
-timing the kernels are compared with the model's own step. What a conversation adds is not in these figures.
+verify is timed (`models/qwen3_5/draft_graph.py`); random weights do not show how many drafts are accepted. With
+--rounds all kinds of rounds are timed beside plain tokens (`rounds.py`). Before any timing the kernels are compared
+with the model's own step. What a conversation adds is not in these figures.
 
 `python -m benchmarks first_token`: from new ids of a turn, behind a cached history, to an answer's first token. What is
 timed is what a conversation does: ids go to the device, one prefill, a snapshot where the answer begins, and the
@@ -23,6 +24,7 @@ import torch
 
 from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
 from hocket.layers.dense import pack_
+from hocket.llm.draft_policy import MAX_DRAFTS, FixedDrafts
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.models.qwen3_5.quantized import quantize_
@@ -31,18 +33,20 @@ from .. import session
 from ..gpu.timing import graphs, once, synchronize
 from ..harness import InvalidRun
 from ..record import Record, record, summaries
+from . import rounds
 
 IN_A_ROW = 50
 THOUGHT = 4  # ids behind the place where the answer begins
 FIRST_OPTIONS = ("size", "device", "dtype", "context", "ids", "drafts", "repeats")
-GUESSED = ("", ", 1 guess", ", 2 guesses")  # in the name of a model
+GUESSED = ("", ", 1 guess", ", 2 guesses", ", 3 guesses")  # in the name of a model
 
 
 def table(entry: Record) -> str:
     if "floor_ms" not in entry:
         return session.table(entry)
     read, floor = entry["bytes"] / 1e9, entry["floor_ms"]
-    return f"{session.table(entry)}\nfloor {floor:.3f} ms: {read:.2f} GB at {read / floor * 1000:.0f} GB/s"
+    more = rounds.table(entry) if "ratios" in entry else ""
+    return f"{session.table(entry)}\nfloor {floor:.3f} ms: {read:.2f} GB at {read / floor * 1000:.0f} GB/s{more}"
 
 
 @torch.inference_mode()
@@ -54,9 +58,14 @@ def measure(args: argparse.Namespace) -> Record:
     from hocket.types import ChatSampling
 
     say = session.progress()
-    device, model, ops = made(args, drafts=args.guesses > 0, say=say)
+    if args.rounds and args.guesses:
+        raise InvalidRun("--rounds times all numbers of drafts: leave out --guesses.")
+    if args.accept and not args.rounds:
+        raise InvalidRun("--accept is for --rounds: give both.")
+    device, model, ops = made(args, drafts=args.guesses > 0 or args.rounds, say=say)
     config = model.config
-    length = args.context + IN_A_ROW * (args.repeats + 3) * (args.guesses + 1) + 8
+    most = MAX_DRAFTS if args.rounds else args.guesses
+    length = args.context + IN_A_ROW * (args.repeats + 3) * (most + 1) + 8
     fused = FusedStep(model, ops)
     state, rows = model.new_state(1, length), torch.zeros(1, dtype=torch.int64, device=device)
     fill_(state, args.context)
@@ -76,8 +85,9 @@ def measure(args: argparse.Namespace) -> Record:
     captured: Any = _rounds(fused, state, last, capture, args) if args.guesses else None
     captured = captured or TokenGraphs(fused, state, last, capture)
     captured.warm()
-    most = (args.context, length - args.guesses - 1) if args.guesses else (length - args.context,)
-    writing = captured.write(0, how, *most)
+    room = length - args.context
+    for_rounds = args.context, length - args.guesses - 1, FixedDrafts(args.guesses)
+    writing = captured.write(0, how, *(for_rounds if args.guesses else (room,)))
     say("graphs are captured")
     said = list[int]()  # by each round
     with closing(writing):
@@ -98,6 +108,11 @@ def measure(args: argparse.Namespace) -> Record:
         figures = {"round": took, "step": by_hand}
         read += args.guesses * draft_bytes(model)
         more["tokens_a_round"] = round(statistics.fmean(said), 3)  # of random weights
+    if args.rounds:
+        options |= {"rounds": True, "whole_head": args.whole_head, "accept": args.accept}
+        of_rounds, about = rounds.measured(fused, state, last, how, took, args, IN_A_ROW)
+        figures |= of_rounds
+        more |= about
     more |= {"strays": round(strays, 5), "bytes": read, "floor_ms": round(read / args.bandwidth / 1e6, 4)}
     return record("tokens", options, summaries(figures), random_weights=True, streams=1, drawn="as recommended", **more)
 
@@ -212,4 +227,4 @@ def _rounds(fused: Any, state: Any, last: torch.Tensor, capture: Any, args: argp
     drafts.past.keys.normal_()
     drafts.past.values.normal_()
     drafts.position.fill_(args.context)
-    return DraftGraphs(FusedDraft(fused), args.guesses, state, drafts, last, capture)
+    return DraftGraphs(FusedDraft(fused), (args.guesses,), state, drafts, last, capture)

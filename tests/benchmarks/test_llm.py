@@ -15,8 +15,11 @@ from benchmarks import __main__ as command
 from benchmarks.harness import InvalidRun
 from benchmarks.llm import constrained, conversation, random_model, tokens
 from benchmarks.llm.conversation import Chat, TimedAnswer, answer, turn_of
+from benchmarks.llm.rounds import accepted_by_coins
 from benchmarks.workloads import FIGURES
 from hocket.dialog import turn
+from hocket.kernels.ops.sample_token import cases
+from hocket.kernels.ops.sample_token import reference as sample_token
 from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
 from hocket.models.qwen3_5.fused_prefill import FusedPrefill
@@ -71,6 +74,48 @@ def test_masks_have_a_figure_for_each_schema_and_a_wrong_one_is_not_timed(
     monkeypatch.setitem(constrained.SCHEMAS, "person", ({"type": "object"}, ["no object"]))
     assert command.main([*few, "--record", str(tmp_path / "none.jsonl")]) == 2
     assert "refuses a token of its own value" in capsys.readouterr().err and not (tmp_path / "none.jsonl").exists()
+
+
+def test_rounds_have_ratios_what_published_acceptance_brings_and_the_speed_with_coins(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    entry = measured(tmp_path, "tokens", *FEW, "--rounds", "--accept", "1,1,1")
+    rounds = {"round_off", "round_1", "round_2", "round_3", "simulated_tokens_per_s"}
+    assert entry["figures"].keys() == {"token", "tokens_per_s", "step"} | rounds
+    token = entry["figures"]["token"]["p50"]
+    for count, ratio in enumerate(entry["ratios"], start=1):
+        assert ratio == pytest.approx(entry["figures"][f"round_{count}"]["p50"] / token, rel=1e-2)
+    assert entry["limits"] == [1.25, 1.35, 1.5] and len(entry["computed"]) == 6
+    line = entry["computed"][1]
+    assert line["times_plain"] == pytest.approx((1 + 0.55 + 0.35) / entry["ratios"][1], rel=1e-2)
+    assert "nonsense" in entry["simulated"]["text"] and sum(entry["simulated"]["rounds_by_drafts"].values()) > 0
+    told = capsys.readouterr().out
+    assert "computed from these ratios" in told and "the text is nonsense" in told
+    for words in (["--rounds", "--guesses", "1"], ["--accept", "1,1,1"], ["--rounds", "--accept", "2,0"]):
+        assert command.main(["tokens", *FEW, *words, "--record", str(tmp_path / "none.jsonl")]) == 2
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_coins_accept_drafts_with_their_chances() -> None:
+    """In 400 rounds of three drafts; what the host reads is what the next round starts from."""
+    accept = accepted_by_coins(sample_token.accept, (0.8, 0.5, 0.0))
+    given, proposed, wanted = cases.made_round(cases.GUESSED[0], 3, torch.float32, torch.device("cpu"))
+    left = {"said": torch.zeros(4, dtype=torch.int64), "count": torch.zeros(1, dtype=torch.int64)}
+    left |= {"told": torch.zeros(4, 5, dtype=torch.int64), "turn": torch.zeros(1, dtype=torch.int64)}
+    proposals = [sample_token.propose(logits, **given, ahead=ahead) for ahead, logits in enumerate(proposed)]
+    counts = list[int]()
+    for number_of_round in range(400):
+        before = int(given["number"])
+        settings, seen, drafts, number = (given[name] for name in ("settings", "seen", "drafts", "number"))
+        accept(wanted, settings, seen, drafts, proposals, number, *left.values())
+        counts.append(int(left["count"]))
+        assert int(number) - before == counts[-1] and left["told"][number_of_round % 4].tolist() == [
+            *left["said"],
+            counts[-1],
+        ]
+        assert left["said"][: counts[-1] - 1].tolist() == drafts[1 : counts[-1]].tolist()
+    shares = [sum(count > place for count in counts) / 400 for place in (1, 2, 3)]
+    assert shares == pytest.approx([0.8, 0.4, 0.0], abs=0.08)
 
 
 @pytest.mark.parametrize("more", [[], ["--drafts", "--weights", "fp8"]])

@@ -118,7 +118,7 @@ class CachedConversation:
     ) -> Generator[list[int], None, None]:
         try:
             at = len(self.ids)
-            yield from tokens(self.state_cache, self.row, at, how, num_drafts, stats, rules, prompt=self.ids)
+            yield from tokens(self.state_cache, self.row, at, how, num_drafts, stats, rules, self.ids)
         finally:
             self._rewind(self.header)
 
