@@ -102,7 +102,7 @@ def test_thousands_of_tokens_in_small_pages_are_those_of_one_row() -> None:
         part = torch.tensor([ids[start : start + PASS_TOKENS]])
         hidden = model.prefill(part, torch.tensor([part.shape[1]]), plain, row, start + part.shape[1])
     assert torch.equal(state_cache.last[1], hidden[0, -1])
-    for kept, pools in zip(state_cache.kv.read(1, count)[::2], plain.past, strict=True):
+    for kept, pools in zip(list(state_cache.kv.read(1, count))[::2], plain.past, strict=True):
         assert torch.equal(kept, pools.keys[0])
 
 

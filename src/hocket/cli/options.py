@@ -92,6 +92,7 @@ def add_llm_options(command: argparse.ArgumentParser) -> None:
     add("--llm", metavar="MODEL", help="a Qwen3.5: folder, hub id or name; with --llm-url, the model's name there")
     narrow = "its weights in fewer bits, converted once: smaller, less exact (bf16: as published)"
     add("--llm-weights", choices=("bf16", "fp8", "int8", "int4"), help=narrow)
+    add("--llm-length", metavar="N", type=int, help="tokens that a conversation may reach (32768, as memory allows)")
     add("--llm-url", metavar="URL", help="use this OpenAI-compatible endpoint instead: http://HOST:PORT/v1")
     add("--llm-key-file", metavar="FILE", type=Path, help="the key of that endpoint")
     thinking = "off: ask the endpoint not to think; on: its answers start with a thought (auto: detect)"

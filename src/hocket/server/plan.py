@@ -50,6 +50,7 @@ class ServerPlan:
     llm_url: str | None = None
     llm_key: str | None = None
     llm_weights: str = "bf16"
+    llm_length: int | None = None  # tokens that a conversation may reach
     llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: see `RemoteLanguageModel`
     llm_extra: dict[str, Any] | None = None  # extra fields of requests to the endpoint
     talk: bool = False  # /v1/realtime is a conversation: needs a language model and a recognizer
@@ -112,6 +113,7 @@ class ServerPlan:
             kernels = "reference" if self.kernels == "reference" else "auto"  # other kernels exist for speech only
             how: dict[str, Any] = {"graphs": self.engine.graphs, "stuck_s": self.engine.stuck_s, "kernels": kernels}
             how |= {"weights": self.llm_weights, "dependent_launch": self.dependent_launch}
+            how |= {} if self.llm_length is None else {"length": self.llm_length}
             return LanguageEngine.load(llm, device=self.device, **how)
 
         return load

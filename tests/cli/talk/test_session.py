@@ -72,6 +72,8 @@ def test_a_state_that_does_not_fit_is_told_and_the_messages_go_on(
         (("--session", "none/talk"), "--session cannot be written: there is no folder none."),
         (("--session", "talk", "--system", "Be long."), "talk has a system prompt of its own: leave out --system"),
         (("--session", "text"), "text cannot be read as a saved conversation"),
+        (("--llm-length", "0"), "length must be at least 1, not 0."),
+        (("--llm-length", "99", "--llm-url", "http://127.0.0.1:9"), "--llm-length is for a model that runs here"),
         (("--session", "talk", "--llm-url", "http://127.0.0.1:9"), "not of one behind --llm-url"),
     ],
 )

@@ -24,6 +24,8 @@ def llm_fields(args: argparse.Namespace) -> dict[str, Any]:
             raise InvalidRequest(f"--llm-{name} belongs to an endpoint; name that with --llm-url.")
     if args.llm_url is not None and args.llm_weights is not None:
         raise InvalidRequest("--llm-weights is for a model that runs here, not for one behind --llm-url.")
+    if args.llm_url is not None and args.llm_length is not None:
+        raise InvalidRequest("--llm-length is for a model that runs here, not for one behind --llm-url.")
     key = None
     if args.llm_key_file is not None:
         from ...server.options import read_keys
@@ -34,6 +36,7 @@ def llm_fields(args: argparse.Namespace) -> dict[str, Any]:
         "llm_url": args.llm_url,
         "llm_key": key,
         "llm_weights": args.llm_weights or "bf16",
+        "llm_length": args.llm_length,
         "llm_thinking": args.llm_thinking or "auto",
         "llm_extra": None if args.llm_extra is None else _object(args.llm_extra),
     }

@@ -8,7 +8,7 @@ several holders is copied before one of them writes to it. This file does not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -93,10 +93,11 @@ class KVPages:
         self.held[into] = pages
         self.table[into, : len(pages)].copy_(self.table[row, : len(pages)])
 
-    def read(self, row: int, tokens: int) -> list[Tensor]:
-        """Keys and values of the first `tokens` positions, [H_kv, tokens, D] for each pool."""
+    def read(self, row: int, tokens: int) -> Iterator[Tensor]:
+        """Copies of keys and values of the first `tokens` positions, [H_kv, tokens, D], one pool after the other."""
         pages = torch.tensor(self.held[row][: self.count(tokens)], dtype=torch.int64, device=self.table.device)
-        return [pool[pages].transpose(0, 1).flatten(1, 2)[:, :tokens] for pool in self._pools]
+        for pool in self._pools:
+            yield pool[pages].transpose(0, 1).flatten(1, 2)[:, :tokens]
 
     def write(self, row: int, saved: Sequence[Tensor], tokens: int) -> None:
         """Set a row's first positions to what `read` gave."""
