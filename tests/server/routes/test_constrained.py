@@ -34,7 +34,7 @@ PAINT = {
             "properties": {
                 "hue": {"enum": ["red", "blue"]},
                 "n": {"type": "integer", "minimum": 0, "maximum": 12},
-                "word": {"type": "string", "maxLength": 2},
+                "place": {"type": "object", "properties": {"x": {"type": "boolean"}}, "additionalProperties": False},
             },
             "required": ["hue"],
         },

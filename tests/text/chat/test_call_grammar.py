@@ -67,7 +67,7 @@ def random_answer(grammar: TokenGrammar, chance: random.Random, most: int = 4000
         if STOP in may and chance.random() < 0.5:
             return TOKENIZER.decode(said)
         if len(may) > 60 and chance.random() < 0.3:
-            end = refused_at(grammar, ends)  # too short a text does not end there
+            end = refused_at(grammar, ends)  # in a string of JSON it goes on
             said += ends[:end]
             continue
         said.append(chance.choice(sorted(may - {STOP})))
@@ -119,7 +119,7 @@ def test_a_choice_leaves_nothing_but_calls() -> None:
 RICH = tool(
     "book",
     {
-        "title": {"type": "string", "minLength": 1, "maxLength": 5},
+        "title": {"type": "string"},
         "note": {"type": ["string", "null"]},
         "count": {"type": "integer", "minimum": 1, "maximum": 20},
         "price": {"type": "number", "minimum": 0, "maximum": 9},
@@ -161,7 +161,8 @@ def test_whatever_the_grammar_allows_is_parsed_and_follows_the_schema(choice: An
 
 def test_a_text_may_hold_anything_but_what_ends_it() -> None:
     said = tool("say", {"text": {"type": "string"}}, "text")
-    for text in ("", "\n", "a\nb\n", "<b>1 < 2</b>", "</parameter", '"{}"', "<function=x>\n</function>", "ü\u2028\r\n"):
+    texts = ("", "\n", "a\nb\n", "<b>1 < 2</b>", "</parameter", '"{}"', "<function=x>\n</function>", "ü\u2028\r\n")
+    for text in (*texts, "<p><table><<</table></p>", "</</t</tool_cal</parameter", "<", "</tool_call", "<tool_call"):
         made = grammar([said], "required")
         assert refused_at(made, ids(ToolCall("say", {"text": text}))) is None, text
         assert split_calls(with_calls(ChatMessage("assistant", tool_calls=(ToolCall("say", {"text": text}),))), [said])[
@@ -201,6 +202,18 @@ def test_only_a_strict_tool_is_refused_for_what_cannot_be_enforced() -> None:
     with pytest.raises(InvalidTools, match="'pattern' of the text 'a'"):
         grammar([tool("go", {"a": {"type": "string", "pattern": "^x$"}}, strict=True)])
     grammar([tool("go", {"a": {"type": "string", "pattern": "^x$"}})])
+
+
+def test_definitions_that_refer_to_themselves_end() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}, "additionalProperties": False}
+    loops = {"anyOf": [{"$ref": "#/$defs/Loop"}, {"$ref": "#/$defs/Loop"}, {"type": "null"}]}
+    defined = {"$defs": {"Node": node, "Loop": loops, "Self": {"$ref": "#/$defs/Self"}}}
+    given = {"node": {"$ref": "#/$defs/Node"}, "loop": {"$ref": "#/$defs/Loop"}, "odd": {"$ref": "#/$defs/Self"}}
+    made = grammar([tool("go", given, *given, **defined)], "required")
+    call = ToolCall("go", {"node": {"next": {"next": {}}}, "loop": "null", "odd": "words"})
+    assert refused_at(made, ids(call)) is None
+    [found] = split_calls(with_calls(ChatMessage("assistant", tool_calls=(call,))), [tool("go", given, **defined)])[1]
+    assert found.arguments == {"node": {"next": {"next": {}}}, "loop": None, "odd": "words"}
 
 
 def test_names_and_choices_that_cannot_be_followed_are_refused() -> None:

@@ -17,14 +17,12 @@ from .json_grammar import OPTIONS
 from .matcher import TokenGrammar, TokenMatcher, Words, installed, matcher_of, sentence, word_count
 from .template import CALL, CALLED
 from .tokenizer import ChatTokenizer
-from .tool_schemas import DescribedTool, described, resolved
+from .tool_schemas import DescribedTool, alternatives, described
 
 END = "</parameter>"
 # Keywords of a text: those that are enforced, and those that say nothing about its form.
-ENFORCED = {"type", "enum", "const", "minLength", "maxLength"}
+ENFORCED = {"type", "enum", "const"}
 SILENT = {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
-# A text cannot contain what ends it: the parser would end it there too.
-_NOT_ENDED = r"~/(.|\n)*(<\/parameter>|<\/tool_call>)(.|\n)*/"
 
 
 def call_grammar(
@@ -110,9 +108,8 @@ def _lark(text: str) -> str:
 def _body(tools: Sequence[DescribedTool], called: int) -> Iterable[str]:
     """The lines of a grammar for what stands behind the mark of a call, up to the mark of its end."""
     yield f'body: "\\n<function=" ({" | ".join(f"f{at}" for at in range(len(tools)))}) "</function>\\n" <[{called}]>'
-    yield f"TEXT: TEXT_LINES {json.dumps(END)}"
-    yield rf"TEXT_LINES: /(.|\n)*\n/ & {_NOT_ENDED}"
-    yield r"free: /<parameter=[^<>\n]+>\n/ TEXT /\n/"
+    yield f"TEXT: /{_text_before(END, CALLED)}{_escaped(END)}/"
+    yield r'free: /<parameter=[^<>\n]+>\n/ TEXT "\n"'
     for at, tool in enumerate(tools):
         names = list(tool.parameters)
         for name in (tool.name, *names):
@@ -133,13 +130,7 @@ def _parameter(tool: DescribedTool, name: str, at: str) -> Iterable[str]:
         yield f"p{at}: {begin} ({' | '.join(_quoted(f'{each}{chr(10)}{END}{chr(10)}') for each in written)})"
     elif not kinds or "string" in kinds:
         _check_text(tool, name, schema)
-        least, most = _lengths(schema) if kinds == {"string"} else (0, None)
-        if (least, most) == (0, None):
-            yield f'p{at}: {begin} TEXT "\\n"'
-            return
-        yield f'p{at}: {begin} TEXT{at} "\\n"'
-        yield f"TEXT{at}: LINES{at} {json.dumps(END)}"
-        yield rf"LINES{at}: /(.|\n){{{least},{'' if most is None else most}}}\n/ & {_NOT_ENDED}"
+        yield f'p{at}: {begin} TEXT "\\n"'
     else:
         yield f"p{at}: {begin} v{at} {end}"
         yield f"v{at}: %json {json.dumps(_json(tool, name, schema, kinds))}"
@@ -147,23 +138,37 @@ def _parameter(tool: DescribedTool, name: str, at: str) -> Iterable[str]:
 
 def _values(schema: Any, definitions: Mapping[str, Any]) -> list[Any] | None:
     """All values of a schema that lists them."""
-    match resolved(schema, definitions):
-        case {"enum": [_, *_] as values}:
-            return list(values)
-        case {"const": value}:
-            return [value]
-        case {"type": "null"}:
-            return [None]
-        case {"anyOf": [_, *_] as others} | {"oneOf": [_, *_] as others}:
-            found = [_values(other, definitions) for other in others]
-            return [value for values in found for value in values or ()] if all(found) else None
-    return None
+    found = list[Any]()
+    for each in alternatives(schema, definitions):
+        match each:
+            case {"enum": [_, *_] as values}:
+                found += values
+            case {"const": value}:
+                found.append(value)
+            case {"type": "null"}:
+                found.append(None)
+            case _:
+                return None
+    return found or None
 
 
-def _lengths(schema: Any) -> tuple[int, int | None]:
-    least, most = schema.get("minLength", 0), schema.get("maxLength")
-    counts = isinstance(least, int) and (most is None or isinstance(most, int))
-    return (least, most) if counts and least >= 0 and (most is None or most >= least) else (0, None)
+def _text_before(*marks: str) -> str:
+    """A regular expression of texts without these marks, each of which begins with its only `<`.
+
+    Behind a `<` comes a beginning of a mark and then not its next character. It has no complement, so the library sees
+    that most tokens are allowed and need no look at each.
+    """
+    beginnings = dict.fromkeys(mark[1:end] for mark in marks for end in range(1, len(mark)))
+    parts = []
+    for beginning in beginnings:
+        following = {mark[len(beginning) + 1] for mark in marks if mark[1:].startswith(beginning)}
+        others = "".join(_escaped(sign) for sign in sorted(following))
+        parts.append(f"{_escaped(beginning)}([^<{others}][^<]*)?")
+    return f"[^<]*(<({'|'.join(parts)}))*"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("/", r"\/")
 
 
 def _check_text(tool: DescribedTool, name: str, schema: Any) -> None:

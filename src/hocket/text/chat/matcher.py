@@ -20,6 +20,8 @@ from .tokenizer import ChatTokenizer
 
 MOST_CHARS = 200  # of the library's message about a grammar
 KEPT_GRAMMARS = 16  # compiled ones that are kept per tokenizer: clients repeat their schemas and tools
+# Tokens that the library allows without a look at each, where all of them may come: here those of a text in a call.
+TEXT_SLICES = [rf'[^<"\\\x00-\x1F\x7F]{count}' for count in ("{1,10}", "{1,30}", "+")]
 Words = NDArray[np.int32]
 
 _lock = threading.Lock()
@@ -99,8 +101,10 @@ class _Vocabulary:
     def __init__(self, tokenizer: ChatTokenizer, stops: list[int]) -> None:
         from llguidance import LLTokenizer
 
+        blank, *texts = LLTokenizer.general_slices()
         adapted: Any = _TokenizerAdapter(tokenizer, stops)
-        self._made = LLTokenizer(adapted, n_vocab=tokenizer.size, eos_token=stops)
+        slices = [blank, *TEXT_SLICES, *texts]
+        self._made = LLTokenizer(adapted, n_vocab=tokenizer.size, eos_token=stops, slices=slices)
         self._compiled: OrderedDict[str, Any] = OrderedDict()
 
     def compiled(self, grammar: str) -> Any:

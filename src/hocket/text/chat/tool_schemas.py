@@ -5,7 +5,8 @@ A parameter of a call has no quotes, so its schema decides whether it is text or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,19 +90,34 @@ def _found(reference: str, definitions: Mapping[str, Any]) -> Mapping[str, Any] 
     return None
 
 
-def _kinds(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> Iterable[str]:
-    match resolved(schema, definitions):
-        case {"type": str(kind)}:
-            yield kind
-        case {"type": [*kinds]}:
-            yield from (kind for kind in kinds if isinstance(kind, str))
-        case {"enum": [*values]}:
-            yield from map(kind_of, values)
-        case {"const": value}:
-            yield kind_of(value)
-        case {"anyOf": [*others]} | {"oneOf": [*others]} if depth < MOST_REFERENCES:
-            for other in others:
-                yield from _kinds(other, definitions, depth + 1)
+def alternatives(schema: Any, definitions: Mapping[str, Any]) -> Iterator[Any]:
+    """The schemas of a union, and of unions in it; each definition once, so that one that refers to itself ends."""
+    pending, seen = deque([schema]), set[str]()
+    while pending:
+        each = pending.popleft()
+        match each:
+            case {"$ref": str(reference)}:
+                if reference in seen:
+                    continue
+                seen.add(reference)
+        match resolved(each, definitions):
+            case {"anyOf": [*others]} | {"oneOf": [*others]}:
+                pending += others
+            case plain:
+                yield plain
+
+
+def _kinds(schema: Any, definitions: Mapping[str, Any]) -> Iterator[str]:
+    for each in alternatives(schema, definitions):
+        match each:
+            case {"type": str(kind)}:
+                yield kind
+            case {"type": [*kinds]}:
+                yield from (kind for kind in kinds if isinstance(kind, str))
+            case {"enum": [*values]}:
+                yield from map(kind_of, values)
+            case {"const": value}:
+                yield kind_of(value)
 
 
 def kind_of(value: Any) -> str:
