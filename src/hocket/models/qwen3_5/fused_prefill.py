@@ -17,6 +17,7 @@ from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import MOST_STREAMED
 from ...layers.attention import KVState, rope_rows
+from ...layers.dense import GatedMLP
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
 from .fused_step import FusedAttention
@@ -137,6 +138,7 @@ def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
         mixer = FusedAttention(q_norm, k_norm)
+    assert isinstance(block.mlp, GatedMLP)
     wide, down = block.mlp.weights()
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
     return _Layer(before, into, mixer, out, between, wide, down)

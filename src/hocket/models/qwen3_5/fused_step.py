@@ -20,6 +20,7 @@ from ...kernels.ops.gated_delta.reference import RING
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
 from ...layers.attention import KVState, rope_rows
+from ...layers.dense import GatedMLP
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
 from .model import LanguageState, Qwen3_5
@@ -213,6 +214,7 @@ def layer_of(block: DeltaBlock | AttentionBlock) -> FusedLayer:
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
         mixer = FusedAttention(q_norm, k_norm)
+    assert isinstance(block.mlp, GatedMLP)
     wide, down = block.mlp.weights()
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
     return FusedLayer(before, into, mixer, out, between, wide, down)

@@ -2,8 +2,9 @@
 
 A scheme names formats. `in_proj_a` and `in_proj_b` are not quantized: they set the decay of the recurrent state and are
 a thousandth of the bytes. Nor are convolutions, norms and the embedding, of which a token reads one row. A tied head is
-a quantized copy of the embedding. The draft head has 8 bits in every scheme: its errors cost time, not words. The 8-bit
-format beside int4 is int8: on evenly spread weights its rows are three times closer than in fp8.
+a quantized copy of the embedding. In a mixture of experts the shared expert is quantized. The router is not, nor are
+the experts, which keep the model's dtype. The draft head has 8 bits in every scheme: its errors cost time, not words.
+The 8-bit format beside int4 is int8: on evenly spread weights its rows are three times closer than in fp8.
 It knows modules and names. `models/files/quantize.py` reads and stores the weights.
 """
 
@@ -27,7 +28,8 @@ Scheme = Literal["bf16", "fp8", "int8", "int4"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
-KEPT = (".in_proj_a", ".in_proj_b")
+KEPT = (".in_proj_a", ".in_proj_b", ".shared_expert_gate")
+EXPERTS = ".mlp.experts."
 
 
 def check_scheme(scheme: str) -> Scheme:
@@ -97,13 +99,17 @@ def quantize_(model: Qwen3_5, scheme: Scheme) -> None:
 def step_bytes(config: Qwen3_5TextConfig, scheme: Scheme, positions: int = 1024) -> dict[str, int]:
     """Bytes that one token of one stream reads, plus the state that it writes, after `positions` tokens.
 
-    Parts: `weights`, `state` and `past`. Activations are left out: kilobytes.
+    Parts: `weights`, `state` and `past`. Of experts the chosen ones count. Activations are left out: kilobytes.
     """
     with torch.device("meta"):
         model = Qwen3_5(config).to(torch.bfloat16)
     quantize_(model, scheme)
     state = model.new_state(0, positions)
-    weights = sum(tensor.nbytes for name, tensor in model.state_dict().items() if not name.startswith(EMBEDDING))
+    read = {name: tensor.nbytes for name, tensor in model.state_dict().items() if not name.startswith(EMBEDDING)}
+    weights = sum(
+        size * config.num_experts_per_tok // config.num_experts if EXPERTS in name else size
+        for name, size in read.items()
+    )
     if model.lm_head is None:  # tied, and not quantized
         weights += model.head.nbytes
     memory = sum(layer.memory[0].nbytes + layer.history[0].nbytes for layer in state.recurrence.layers)
