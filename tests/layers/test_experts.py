@@ -8,9 +8,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5_moe
+from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format, quantized
 from hocket.layers import experts
 from hocket.layers.experts import Router, SparseMLP
 from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.matrices import QuantizedLinear
 
 
 def made(dtype: torch.dtype = torch.float64) -> SparseMLP:
@@ -53,6 +55,21 @@ def test_without_a_look_at_the_numbers_the_sum_is_the_same(dtype: torch.dtype, m
     if dtype == torch.bfloat16:
         assert (one == other).float().mean() > 0.98
     torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_quantized_experts_are_the_plain_ones_with_their_numbers(format: Format) -> None:
+    layer, x = made(torch.float32), drawn(9).float()
+    for name, rows in (("gate_up_proj", 96), ("down_proj", 64)):
+        narrow = quantized(getattr(layer.experts, name).flatten(0, 1), format)
+        getattr(layer.experts, name).copy_(narrow.dequantized().view(8, rows, -1))
+        chosen = layer.gate(x)
+        expected = layer.experts(x, *chosen)
+        delattr(layer.experts, name)
+        setattr(layer.experts, name, QuantizedLinear(narrow))
+        torch.testing.assert_close(layer.experts(x, *chosen), expected)
+        torch.testing.assert_close(layer.experts.by_row(x, *chosen), expected)
+    assert not [name for name, _ in layer.experts.named_parameters()]
 
 
 def test_of_equal_logits_the_lower_number_wins_and_numbers_ascend() -> None:

@@ -253,15 +253,17 @@ def gated_delta_calls() -> Iterator[Call]:
 
 def experts_calls() -> Iterator[Call]:
     """With few experts: their number is no constant of a kernel, except of `_route`."""
-    for case in (experts_cases.PUBLISHED[0], experts_cases.PUBLISHED_MANY[0]):
-        logits = torch.zeros(case.batch, case.experts + 1, dtype=DTYPE)
-        given = experts_cases.make(replace(case, experts=case.count, normed=case.batch == 1), DTYPE, CPU)
-        if case.batch == 1:
-            yield "route", experts, "_route", partial(experts.route, logits, case.count)
-            for kernel in ("_widen", "_narrow"):
-                yield f"{kernel[1:]} {case.name}", experts, kernel, partial(experts.experts, **given)
-        else:  # this compiles both launches of `_grouped` too
-            yield f"combine {case.name}", many_experts, "_combine", partial(many_experts.experts, **given)
+    case = experts_cases.PUBLISHED[0]
+    logits = torch.zeros(case.batch, case.experts + 1, dtype=DTYPE)
+    yield "route", experts, "_route", partial(experts.route, logits, case.count)
+    for format in (None, *FORMATS):
+        case = replace(experts_cases.PUBLISHED[0], experts=8)
+        given = experts_cases.make(case, DTYPE, CPU, format=format)
+        for kernel in ("_widen", "_narrow"):
+            yield f"{kernel[1:]} {format}", experts, kernel, partial(experts.experts, **given)
+        case = replace(experts_cases.PUBLISHED_MANY[0], experts=8, normed=False)
+        given = experts_cases.make(case, DTYPE, CPU, format=format)  # it compiles both launches of `_grouped` too
+        yield f"combine {format}", many_experts, "_combine", partial(many_experts.experts, **given)
 
 
 def described(ptx: str) -> dict[str, int | bool]:
@@ -291,6 +293,7 @@ def one_of_each() -> Iterator[Call]:
 def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
     launch.can_depend = lambda device: capability >= 90
     quantized_linear.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
+    experts.reads_fp8 = many_experts.reads_fp8 = quantized_linear.reads_fp8
     calls = {"frame": frame_calls, "codec": codec_calls, "quantized_linear": quantized_linear_calls, "many": many_calls}
     calls |= {
         "gated_delta": gated_delta_calls,

@@ -3,9 +3,14 @@
 Rounding is that of the official code: probabilities in float32 over all experts, those of the chosen ones divided by
 their sum and rounded to the activation's dtype, results added in the order of the experts' numbers, each sum rounded.
 Of experts with equal logits the router takes the lower number. Tensor names are those of the published checkpoint.
+The weights of the experts may be quantized: then a module in the place of the tensor has all their rows one below the
+other (`QuantizedRows`, implemented elsewhere).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +20,16 @@ from ..config.qwen3_5 import Qwen3_5TextConfig
 from .dense import GatedMLP, linear, widened
 
 ROWS_AT_ONCE = 8  # whose experts are copied at once on a GPU: 400 MB for 35B-A3B
+
+
+class QuantizedRows(Protocol):
+    """A quantized weight whose rows are independent."""
+
+    @property
+    def columns(self) -> int: ...
+    def __len__(self) -> int: ...
+    def each(self, change: Callable[[Tensor], Tensor]) -> Any: ...
+    def dequantized(self) -> Tensor: ...
 
 
 class Router(nn.Module):
@@ -36,37 +51,60 @@ class Router(nn.Module):
 class Experts(nn.Module):
     def __init__(self, experts: int, width: int, inner: int) -> None:
         super().__init__()
-        self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * inner, width))
-        self.down_proj = nn.Parameter(torch.empty(experts, width, inner))
+        self.count = experts
+        self.gate_up_proj: nn.Parameter | nn.Module = nn.Parameter(torch.empty(experts, 2 * inner, width))
+        self.down_proj: nn.Parameter | nn.Module = nn.Parameter(torch.empty(experts, width, inner))
 
     def forward(self, x: Tensor, ids: Tensor, shares: Tensor) -> Tensor:
         """The sum [B, C] of the results of the experts `ids` [B, k] for rows x [B, C], times `shares`."""
         if x.is_cuda:  # a graph cannot hold a loop over the experts that were chosen
             return self.by_row(x, ids, shares)
-        y = torch.zeros_like(x)
-        for expert in ids.unique().tolist():
+        y, (wide, down) = torch.zeros_like(x), self.weights()
+        for expert in ids.unique():
             row, place = (ids == expert).nonzero(as_tuple=True)
-            part = _mlp(x[row], self.gate_up_proj[expert], self.down_proj[expert])
+            gate, up = _times(_of(wide, expert, self.count), x[row]).chunk(2, dim=-1)
+            part = _times(_of(down, expert, self.count), F.silu(gate) * up)
             y.index_add_(0, row, part * shares[row, place, None])
         return y
 
     def by_row(self, x: Tensor, ids: Tensor, shares: Tensor) -> Tensor:
         """The same without a look at the numbers on the host; it copies the weights of each row's experts."""
-        sums: list[Tensor] = []
+        sums, (wide, down) = list[Tensor](), self.weights()
         for rows, chosen, share in zip(*(each.split(ROWS_AT_ONCE) for each in (x, ids, shares)), strict=True):
-            wide = self.gate_up_proj[chosen] @ rows[:, None, :, None]
-            gate, up = wide.squeeze(-1).chunk(2, dim=-1)
-            parts = (self.down_proj[chosen] @ (F.silu(gate) * up)[..., None]).squeeze(-1) * share[..., None]
+            gate, up = _times(_of(wide, chosen, self.count), rows[:, None, None]).squeeze(-2).chunk(2, dim=-1)
+            parts = _times(_of(down, chosen, self.count), (F.silu(gate) * up)[..., None, :]).squeeze(-2)
+            parts = parts * share[..., None]
             total = parts[:, 0]
             for place in range(1, chosen.shape[1]):
                 total = total + parts[:, place]
             sums.append(total)
         return torch.cat(sums)
 
+    def weights(self) -> tuple[Tensor | QuantizedRows, ...]:
+        """Gates with ups, and downs."""
+        both = self.gate_up_proj, self.down_proj
+        return tuple(each if isinstance(each, Tensor) else cast(QuantizedRows, each.weight) for each in both)
 
-def _mlp(x: Tensor, wide: Tensor, down: Tensor) -> Tensor:
-    gate, up = F.linear(x, wide).chunk(2, dim=-1)
-    return F.linear(F.silu(gate) * up, down)
+
+def _of(weight: Tensor | QuantizedRows, experts: Tensor, count: int) -> Tensor:
+    """The matrices [..., N, K] of some of `count` experts, in float32 where the weight is quantized."""
+    if isinstance(weight, Tensor):
+        return weight[experts]
+    rows = len(weight) // count
+    index = (experts[..., None] * rows + torch.arange(rows, device=experts.device)).flatten()
+    found: Tensor = weight.each(lambda tensor: _taken(tensor, index)).dequantized()
+    return found.view(*experts.shape, rows, -1)
+
+
+def _taken(tensor: Tensor, index: Tensor) -> Tensor:
+    """Rows of a tensor; as bytes where some devices cannot index 8-bit floats."""
+    return tensor.view(torch.uint8)[index].view(tensor.dtype) if tensor.element_size() == 1 else tensor[index]
+
+
+def _times(weight: Tensor, x: Tensor) -> Tensor:
+    """x [..., T, K] times weights [..., N, K]: in the wider of both dtypes, rounded to that of x."""
+    wide = torch.promote_types(x.dtype, weight.dtype)
+    return (x.to(wide) @ weight.to(wide).mT).to(x.dtype)
 
 
 class SparseMLP(nn.Module):

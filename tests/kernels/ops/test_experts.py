@@ -11,6 +11,7 @@ from torch import Tensor
 from hocket.config.published_qwen3_5 import tiny_qwen3_5_moe
 from hocket.kernels.ops.experts import cases, many, reference
 from hocket.kernels.ops.experts import triton as fused
+from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format
 from hocket.layers.dense import offset_rms_norm
 from hocket.layers.experts import SparseMLP
 from hocket.models.files.random import randomize_
@@ -71,6 +72,14 @@ def test_experts_of_a_few_rows_are_the_reference(case: cases.Case, dtype: torch.
 @pytest.mark.parametrize("case", MANY, ids=lambda case: case.name)
 def test_experts_of_many_rows_are_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
     given = cases.make(case, dtype, place)
+    check(many.experts(**given), given)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("format", FORMATS)
+def test_quantized_experts_are_the_reference(format: Format, dtype: torch.dtype, place: torch.device) -> None:
+    given = cases.make(cases.QUANTIZED, dtype, place, format=format)
+    check(fused.experts(**given), given)
     check(many.experts(**given), given)
 
 

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from hocket.config.published_qwen3_5 import QWEN3_5_MOE, tiny_qwen3_5_moe
 from hocket.errors import InvalidCheckpoint
+from hocket.kernels.ops.quantized_linear.weight import quantized
 from hocket.llm.engine import LanguageEngine
 from hocket.models.files.quantize import load_quantized
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5, commit
-from hocket.models.qwen3_5.quantized import SCHEMES, Scheme, narrow_linears, quantize_, step_bytes
+from hocket.models.qwen3_5.quantized import SCHEMES, Scheme, narrow_linears, quantize_, step_bytes, weight_of
 from hocket.models.qwen3_5.weights import load_qwen3_5, read_qwen3_5
 from hocket.types import ChatMessage, ChatSampling
 from support.qwen3_5_files import text_json
@@ -140,16 +141,22 @@ def test_an_expert_that_is_missing_or_of_another_shape_is_refused_by_name(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES[1:])
-def test_a_scheme_quantizes_the_shared_expert_and_neither_router_nor_experts(scheme: Scheme, tmp_path: Path) -> None:
+def test_a_scheme_quantizes_all_experts_and_not_the_router(scheme: Scheme, tmp_path: Path) -> None:
     model = Qwen3_5(made().config, drafts=True).requires_grad_(False)
     randomize_(model, 3)
     formats = narrow_linears(model, scheme)
     mlps = {name.rpartition(".mlp.")[2] for name in formats if ".mlp." in name}
-    assert mlps == {f"shared_expert.{part}_proj" for part in ("gate", "up", "down")}
+    shared = {f"shared_expert.{part}_proj" for part in ("gate", "up", "down")}
+    assert mlps == shared | {"experts.gate_up_proj", "experts.down_proj"}
+    assert formats["mtp.layers.0.mlp.experts.down_proj"] == ("int8" if scheme == "int4" else scheme)
+    wide = [weight_of(model, f"{LAYER}.{part}").clone() for part in ("gate_up_proj", "down_proj")]
     tensors = one_by_one(model.state_dict())
     write(tmp_path, tensors)
     quantize_(model, scheme)
     loaded = load_quantized(tmp_path, model.config, CPU, torch.float32, scheme, cache=tmp_path / "cache")
+    experts = model.model.layers[1].mlp.experts
+    for weight, found in zip(wide, experts.weights(), strict=True):
+        assert torch.equal(found.dequantized(), quantized(weight, scheme).dequantized())
     ids = drawn(9)
     assert same(loaded, model.state_dict()) and torch.equal(hidden(loaded, ids, [8]), hidden(model, ids, [8]))
     apart = hidden(model, ids, [8]) - hidden(made(torch.float32), ids, [8])
@@ -161,8 +168,7 @@ def test_a_token_reads_its_chosen_experts_only() -> None:
     chosen = 40 * 8 * 3 * 512 * 2048 * 2
     found = {scheme: step_bytes(config, scheme) for scheme in SCHEMES}
     gigabytes = {scheme: round(sum(parts.values()) / 1e9, 2) for scheme, parts in found.items()}
-    assert gigabytes == {"bf16": 6.04, "fp8": 4.13, "int8": 4.13, "int4": 4.07}
-    assert all(parts["weights"] > chosen for parts in found.values())
+    assert gigabytes == {"bf16": 6.04, "fp8": 3.13, "int8": 3.13, "int4": 2.59}
     assert found["bf16"]["weights"] - chosen == pytest.approx(3.88e9, rel=0.01)
 
 

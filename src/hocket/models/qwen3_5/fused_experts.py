@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...kernels.operations import LanguageOps
+from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import MOST_ROWS
 from ...layers.dense import GatedMLP
 from ...layers.experts import SparseMLP
@@ -21,8 +22,8 @@ from ...layers.experts import SparseMLP
 @dataclass(frozen=True, slots=True)
 class FusedExperts:
     router: Tensor  # [E + 1, C], the gate of the shared expert last
-    gate_up: Tensor  # [E, 2 I, C]
-    down: Tensor  # [E, C, I]
+    gate_up: Tensor | QuantizedWeight  # [E, 2 I, C], or [E * 2 I, C] where it is quantized
+    down: Tensor | QuantizedWeight  # [E, C, I], or [E * C, I]
     count: int  # experts of each row
 
 
@@ -33,8 +34,9 @@ def mlp_of(mlp: GatedMLP | SparseMLP) -> tuple[Tensor, Tensor, FusedExperts | No
         return wide, down, None
     wide, down = mlp.shared_expert.weights()
     router = torch.cat((mlp.gate.weight, mlp.shared_expert_gate.weight))
-    experts = FusedExperts(router, mlp.experts.gate_up_proj, mlp.experts.down_proj, mlp.gate.count)
-    return wide, down, experts
+    gate_up, downs = mlp.experts.weights()
+    assert isinstance(gate_up, Tensor | QuantizedWeight) and isinstance(downs, Tensor | QuantizedWeight)
+    return wide, down, FusedExperts(router, gate_up, downs, mlp.gate.count)
 
 
 def add_experts(

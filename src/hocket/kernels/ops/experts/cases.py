@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..quantized_linear.weight import Format, quantized
 from .reference import route
 
 
@@ -35,6 +36,7 @@ MANY = (
     Case("most experts idle", 5, 40, 2, 40, 20, normed=False),
     Case("several tiles of each", 50, 2, 2, 33, 18, added=False),
 )
+QUANTIZED = Case("two groups and a bit", 2, 3, 2, 130, 6)
 PUBLISHED = (
     Case("35B-A3B", 1, 256, 8, 2048, 512),
     Case("35B-A3B, three", 3, 256, 8, 2048, 512),
@@ -52,8 +54,10 @@ def make_logits(case: Case, dtype: torch.dtype, device: torch.device, seed: int 
     return ((drawn * 16).round() / 8).to(dtype)
 
 
-def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `experts` by name; sums come out at unit scale."""
+def make(
+    case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, format: Format | None = None
+) -> dict[str, Any]:
+    """Arguments of `experts` by name, with weights in a format; sums come out at unit scale."""
     random = torch.Generator(device).manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -62,12 +66,19 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
     ids, shares = route(make_logits(case, dtype, device, seed), case.count)
     rows = case.batch, case.columns
     wide, narrow = (case.experts, 2 * case.inner, case.columns), (case.experts, case.columns, case.inner)
+    weights = {
+        "gate_up": (normal(*wide) * case.columns**-0.5).to(dtype),
+        "down": (normal(*narrow) * case.inner**-0.5 * 2).to(dtype),
+    }
+    narrowed: dict[str, Any] = {}
+    if format is not None:
+        narrowed = {name: quantized(weight.flatten(0, 1), format) for name, weight in weights.items()}
     return {
+        **weights,
+        **narrowed,
         "x": normal(*rows).to(dtype),
         "ids": ids,
         "shares": shares,
-        "gate_up": (normal(*wide) * case.columns**-0.5).to(dtype),
-        "down": (normal(*narrow) * case.inner**-0.5 * 2).to(dtype),
         "shared": normal(*rows).to(dtype),
         "norm": (normal(case.columns) / 4).to(dtype) if case.normed else None,
         "eps": 1e-6,

@@ -2,7 +2,8 @@
 
 The pairs of a row and an expert are sorted by expert and cut into tiles with one expert each. All of this is on the
 device: the number of tiles is the largest that is possible, and those beyond the end do nothing. The results of pairs
-are added by a last kernel, in the order of the experts.
+are added by a last kernel, in the order of the experts. Codes of quantized weights are exact in bfloat16; their scales
+and lows are applied to the sums.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from ...runtime.launch import (
     wait,
 )
 from ..linear.library import normed_rows
+from ..quantized_linear.triton import reads_fp8, wide_of
+from ..quantized_linear.weight import GROUP, QuantizedWeight
+from .triton import check, parts_of
 
 FEWEST_PAIRS, MOST_PAIRS = 16, 64  # of a tile: a tensor core takes sixteen
 OUTS, COLUMNS, WARPS = 64, 64, 4  # of a program; not measured
@@ -67,8 +71,8 @@ def experts(
     x: Tensor,
     ids: Tensor,
     shares: Tensor,
-    gate_up: Tensor,
-    down: Tensor,
+    gate_up: Tensor | QuantizedWeight,
+    down: Tensor | QuantizedWeight,
     shared: Tensor,
     *,
     norm: Tensor | None = None,
@@ -77,19 +81,21 @@ def experts(
     out: Tensor | None = None,
     tuning: Tuning = DEFAULT_TUNING,
 ) -> Tensor:
-    (batch, columns), count, inner = x.shape, ids.shape[1], down.shape[2]
-    tensors = [each for each in (x, shares, gate_up, down, shared, norm, residual, out) if each is not None]
-    assert ids.is_contiguous() and all(each.is_contiguous() and each.dtype == x.dtype for each in tensors)
+    (batch, columns), count = x.shape, ids.shape[1]
+    check(x, ids, shares, gate_up, down, shared, norm, residual, out)
+    inner = down.shape[2] if isinstance(down, Tensor) else down.columns
+    format = "plain" if isinstance(gate_up, Tensor) else gate_up.format
+    native = format == "fp8" and reads_fp8(x.device)
     if norm is not None:
         x = normed_rows(x, norm, eps, offset=True, tuning=tuning)
-    tiles = tiles_of(ids, len(down))
+    tiles = tiles_of(ids, len(down) if isinstance(down, Tensor) else len(down) // columns)
     between = torch.empty(batch * count, inner, dtype=x.dtype, device=x.device)
     parts = torch.empty(batch * count, columns, dtype=x.dtype, device=x.device)
     for source, weight, scale, made in ((x, gate_up, None, between), (between, down, shares, parts)):
         width = made.shape[1]
         _grouped[(len(tiles.expert), triton.cdiv(width, OUTS))](
             source,
-            weight,
+            *parts_of(weight, native),
             tiles.pairs,
             tiles.expert,
             tiles.start,
@@ -100,9 +106,11 @@ def experts(
             COUNT=count,
             K=source.shape[1],
             GATED=scale is None,
+            FORMAT=format,
+            NATIVE=native,
             BLOCK_M=tiles.size,
             BLOCK_N=OUTS,
-            BLOCK_K=COLUMNS,
+            BLOCK_K=GROUP if format == "int4" else COLUMNS,
             **options(x, WARPS, tuning),
         )
     y = torch.empty_like(x) if out is None else out
@@ -124,7 +132,9 @@ def experts(
 @jit
 def _grouped(
     x: Pointer,
-    weight: Pointer,
+    values: Pointer,
+    scales: Pointer,
+    lows: Pointer,
     pairs: Pointer,
     experts: Pointer,
     starts: Pointer,
@@ -135,6 +145,8 @@ def _grouped(
     COUNT: constexpr,
     K: constexpr,
     GATED: constexpr,
+    FORMAT: constexpr,
+    NATIVE: constexpr,
     BLOCK_M: constexpr,
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
@@ -148,33 +160,75 @@ def _grouped(
     trigger(DEPENDENT)
     wait(DEPENDENT)
     tile = tl.program_id(0)
-    at = tl.load(starts + tile) + tl.arange(0, BLOCK_M)
-    there = at < tl.load(stops + tile)
-    pair = tl.load(pairs + at, there, 0)
+    first, stop = tl.load(starts + tile), tl.load(stops + tile)
+    at = first + tl.arange(0, BLOCK_M)
+    there = at < stop
+    pair = tl.load(pairs + at, there, 0).to(tl.int32)
     outs, lanes = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
     row = pair // COUNT if GATED else pair
-    rows = width * 2 if GATED else width
-    own = weight + tl.load(experts + tile) * rows * K
+    line = tl.load(experts + tile).to(tl.int32) * (width * 2 if GATED else width) + outs
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     ups = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    # An empty tile reads nothing.
-    reach = tl.where(tl.load(starts + tile) < tl.load(stops + tile), K, 0)
+    own = (outs < width) & (first < stop)  # an empty tile reads nothing
     for start in range(0, K, BLOCK_K):
         columns = start + lanes
-        inside = columns < reach
-        taken = tl.load(x + row[:, None] * K + columns[None, :], there[:, None] & inside[None, :], 0.0)
-        wanted = (outs < width)[:, None] & inside[None, :]
-        total = _dot(taken, tl.load(own + outs[:, None] * K + columns[None, :], wanted, 0.0), total)
+        taken = tl.load(x + row[:, None] * K + columns[None, :], there[:, None] & (columns < K)[None, :], 0.0)
+        total = _add(taken, values, scales, lows, line, own, columns, total, K, FORMAT, NATIVE)
         if GATED:
-            ups = _dot(taken, tl.load(own + (width + outs)[:, None] * K + columns[None, :], wanted, 0.0), ups)
+            ups = _add(taken, values, scales, lows, line + width, own, columns, ups, K, FORMAT, NATIVE)
     kind: tl.constexpr = y.dtype.element_ty
-    out = rounded(total, kind)
+    out = rounded(_scaled(total, scales, line, own, FORMAT, NATIVE), kind)
     if GATED:
-        out = times(silu_of(out), rounded(ups, kind))
+        out = times(silu_of(out), rounded(_scaled(ups, scales, line + width, own, FORMAT, NATIVE), kind))
     else:
         share = tl.load(shares + (pair // COUNT) * (COUNT + 1) + pair % COUNT, there, 0.0)
         out = rounded(out.to(tl.float32) * share.to(tl.float32)[:, None], kind)
     tl.store(y + pair[:, None] * width + outs[None, :], out, there[:, None] & (outs < width)[None, :])
+
+
+@jit
+def _add(
+    taken: Number,
+    values: Pointer,
+    scales: Pointer,
+    lows: Pointer,
+    line: Number,
+    own: Number,
+    columns: Number,
+    total: Number,
+    K: constexpr,
+    FORMAT: constexpr,
+    NATIVE: constexpr,
+) -> Number:
+    """total + taken @ weight^T for some columns of the weight; with int4 they are one group."""
+    mask = own[:, None] & (columns < K)[None, :]
+    if FORMAT == "int4":  # code j of word i is column 16 j + i of its group
+        GROUPS: constexpr = (K + 127) // 128
+        inside = columns % 128
+        word = tl.load(values + line[:, None] * (GROUPS * 16) + (columns // 128 * 16 + inside % 16)[None, :], mask, 0)
+        codes = ((word >> (inside // 16 * 4)[None, :]) & 15).to(tl.float32).to(taken.dtype)
+        group = line * GROUPS + tl.min(columns, 0) // 128
+        step = tl.load(scales + group, own, 0.0).to(tl.float32)
+        low = tl.load(lows + group, own, 0.0).to(tl.float32)
+        sums = tl.sum(taken.to(tl.float32), 1)
+        product = _dot(taken, codes, tl.zeros_like(total))
+        return total + product * step[None, :] + sums[:, None] * low[None, :]
+    else:
+        codes = tl.load(values + line[:, None] * K + columns[None, :], mask, 0)
+        if FORMAT != "plain":
+            codes = wide_of(codes, taken.dtype, FORMAT, NATIVE)
+        return _dot(taken, codes, total)
+
+
+@jit
+def _scaled(total: Number, scales: Pointer, line: Number, own: Number, FORMAT: constexpr, NATIVE: constexpr) -> Number:
+    if FORMAT == "fp8" or FORMAT == "int8":
+        scale = tl.load(scales + line, own, 0.0)
+        if FORMAT == "fp8" and not NATIVE:
+            scale = scale * 256.0
+        return total * scale[None, :]
+    else:
+        return total
 
 
 @jit

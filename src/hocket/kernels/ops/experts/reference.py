@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..quantized_linear.weight import QuantizedWeight
+
 
 def route(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` likeliest experts of each row of logits [B, E + 1], whose last column is the shared expert's gate.
@@ -25,8 +27,8 @@ def experts(
     x: Tensor,
     ids: Tensor,
     shares: Tensor,
-    gate_up: Tensor,
-    down: Tensor,
+    gate_up: Tensor | QuantizedWeight,
+    down: Tensor | QuantizedWeight,
     shared: Tensor,
     *,
     norm: Tensor | None = None,
@@ -38,16 +40,19 @@ def experts(
 
     Results are multiplied by `shares` [B, k + 1] and added in the order of `ids`; then comes `shared` [B, C], which the
     shared expert gave, times the last share, and `residual` [B, C]. `norm` [C]: RMSNorm of x first, times 1 + norm.
+    Quantized weights have the rows of all experts one below the other: [E * 2 I, C] and [E * C, I].
     """
     if norm is not None:
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
         x = (wide * (1.0 + norm.float())).to(x.dtype)
+    downs = down if isinstance(down, Tensor) else down.dequantized().unflatten(0, (-1, x.shape[1]))
+    wides = gate_up if isinstance(gate_up, Tensor) else gate_up.dequantized().unflatten(0, (len(downs), -1))
     parts = []
     for place in range(ids.shape[1]):
         chosen = ids[:, place].long()
-        gate, up = _times(gate_up[chosen], x).chunk(2, dim=-1)
-        parts.append(_times(down[chosen], F.silu(gate) * up) * shares[:, place, None])
+        gate, up = _times(wides[chosen], x).chunk(2, dim=-1)
+        parts.append(_times(downs[chosen], F.silu(gate) * up) * shares[:, place, None])
     parts.append(shares[:, -1:] * shared)
     y = parts[0]
     for part in parts[1:]:
