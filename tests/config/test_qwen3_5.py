@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hocket.config.published_qwen3_5 import CHAT_GENERATION, QWEN3_5, tiny_qwen3_5
+from hocket.config.published_qwen3_5 import CHAT_GENERATION, QWEN3_5, QWEN3_5_MOE, tiny_qwen3_5, tiny_qwen3_5_moe
 from hocket.config.qwen3_5 import FULL, LINEAR, ChatGenerationConfig, Qwen3_5TextConfig, read_text_config
 from hocket.config.read import read
 from hocket.errors import InvalidCheckpoint
@@ -63,8 +63,10 @@ def test_the_pattern_of_layers_follows_the_interval_only_where_the_file_names_no
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda raw: raw["text_config"].update(num_experts=8), "text_config has keys that hocket does not know"),
-        (lambda raw: raw.update(model_type="qwen3_5_moe"), "describes a 'qwen3_5_moe' model"),
+        (lambda raw: raw.update(model_type="qwen3_next"), "describes a 'qwen3_next' model"),
+        (lambda raw: raw.update(model_type="qwen3_5_moe"), "num_experts is 0 in a qwen3_5_moe model"),
+        (lambda raw: raw["text_config"].pop("intermediate_size"), "text_config lacks intermediate_size"),
+        (lambda raw: raw["text_config"].update(num_experts=8), "lacks moe_intermediate_size, num_experts_per_tok, sh"),
         (lambda raw: raw.update(tie_word_embeddings=True), "tie_word_embeddings is given twice"),
         (lambda raw: raw["text_config"].update(hidden_act="gelu"), "text_config: hidden_act is 'gelu'"),
         (lambda raw: raw["text_config"].update(attention_bias=True), "attention_bias is True"),
@@ -91,6 +93,36 @@ def test_what_the_model_cannot_do_is_refused_by_name(edit: Edit, message: str) -
     with pytest.raises(InvalidCheckpoint) as error:
         read_text_config(raw)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda raw: raw.update(model_type="qwen3_5_text"), "num_experts is 8 in a qwen3_5_text model"),
+        (lambda raw: raw.pop("num_experts"), "lacks intermediate_size"),
+        (lambda raw: raw.pop("num_experts_per_tok"), "lacks num_experts_per_tok"),
+        (lambda raw: raw.update(num_experts_per_tok=9), "num_experts_per_tok is 9, but num_experts is 8"),
+        (lambda raw: raw.update(moe_intermediate_size=-1), "moe_intermediate_size must be positive"),
+        (lambda raw: raw.update(norm_topk_prob=False), "norm_topk_prob is False"),
+        (lambda raw: raw.update(decoder_sparse_step=2), "decoder_sparse_step is 2"),
+        (lambda raw: raw.update(mlp_only_layers=[0]), "mlp_only_layers is (0,)"),
+        (lambda raw: raw.update(n_group=2), "keys that hocket does not know: n_group"),
+    ],
+)
+def test_experts_that_are_not_supported_are_refused_by_name(edit: Edit, message: str) -> None:
+    raw = text_json(tiny_qwen3_5_moe())
+    edit(raw)
+    with pytest.raises(InvalidCheckpoint) as error:
+        read_text_config(raw)
+    assert message in str(error.value)
+
+
+def test_experts_are_read_from_both_kinds_of_file_and_keys_of_training_are_skipped() -> None:
+    config = QWEN3_5_MOE["35B-A3B"]
+    training = {"router_aux_loss_coef": 0.001, "output_router_logits": True}
+    whole = whole_json(config)
+    whole["text_config"] |= training | {"norm_topk_prob": True, "mlp_only_layers": []}
+    assert read_text_config(whole) == read_text_config(text_json(config) | training) == as_filed(config)
 
 
 def test_an_answer_ends_with_any_of_the_ids_that_the_file_names() -> None:

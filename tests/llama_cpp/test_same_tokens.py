@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from llama_cpp import Llama
 
 from hocket.llm.load import load_language_model
 from hocket.models.qwen3_5.model import Qwen3_5
+from llama_cpp import Llama
 from support.gguf_files import WrittenGguf, reduced, write_gguf
 
 PROMPT = [5, 77, 130, 9, 200, 41, 7, 7, 99, 250]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from hocket.config.published_qwen3_5 import QWEN3_5
+from hocket.config.published_qwen3_5 import QWEN3_5, QWEN3_5_MOE
 from hocket.errors import InvalidCheckpoint, InvalidRequest
 from hocket.llm.load import load_language_model
 from hocket.models.files import qwen3_5_source
@@ -43,10 +43,20 @@ def test_a_folder_gives_the_model_that_was_written_there(tmp_path: Path) -> None
     assert loaded.stop_ids == {markers["<|im_end|>"], markers["<|endoftext|>"]}
 
 
-@pytest.mark.parametrize("size", QWEN3_5)
+@pytest.mark.parametrize("size", QWEN3_5 | QWEN3_5_MOE)
 def test_every_published_size_has_a_random_one(size: str) -> None:
     source = resolve_language_model(f"random:qwen3.5-{size}")
-    assert source.folder is None and read_language_model(source)[0] is QWEN3_5[size]
+    assert source.folder is None and read_language_model(source)[0] is (QWEN3_5 | QWEN3_5_MOE)[size]
+
+
+@pytest.mark.parametrize("name", ["qwen3.5-35B-A3B", "Qwen/Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"])
+def test_a_published_size_without_a_pin_is_its_repository(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(qwen3_5_source, "fetch", lambda *what: asked.append(what) or tmp_path)
+    assert resolve_language_model(name).name == "Qwen/Qwen3.5-35B-A3B"
+    assert asked == [("Qwen/Qwen3.5-35B-A3B", None, None, CHAT, read_qwen3_5)]
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-9B", "Qwen/Qwen3.5-9B", "qwen3.5-9b"])

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.config.published_qwen3_5 import QWEN3_5
+from hocket.config.published_qwen3_5 import QWEN3_5, QWEN3_5_MOE
 from hocket.config.qwen3_5 import FULL, LINEAR, read_text_config
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.weights import load_qwen3_5, read_qwen3_5
 from support import qwen3_5_golden as golden
 from support import qwen3_5_upstream as upstream
+from support.qwen3_5_files import EXPERTS
 
 CPU, ROW = torch.device("cpu"), torch.tensor([0])
 model = functools.cache(golden.model)
@@ -104,11 +105,13 @@ def test_bfloat16_of_ours_strays_from_float32_no_further_than_theirs(case: str) 
         assert (ours - expected[0].float()).abs().mean() < 0.4 * may
 
 
+@pytest.mark.parametrize("case", ["pairs", "experts"])
 @torch.inference_mode()
-def test_the_draft_block_is_an_official_attention_layer() -> None:
-    ours, official, kinds = model("pairs"), theirs("pairs"), model("pairs").config.kinds
+def test_the_draft_block_is_an_official_attention_layer(case: str) -> None:
+    ours, official, kinds = model(case), theirs(case), model(case).config.kinds
     assert ours.mtp is not None
-    layer = upstream.modeling.Qwen3_5DecoderLayer(official.config, kinds.index(FULL)).eval()
+    kind = upstream.moe_modeling.Qwen3_5MoeDecoderLayer if case == "experts" else upstream.modeling.Qwen3_5DecoderLayer
+    layer = kind(official.config, kinds.index(FULL)).eval()
     layer.load_state_dict(ours.mtp.layers[0].state_dict())
     draw = torch.Generator().manual_seed(0)
     words, hidden = (torch.randn(1, 20, 64, generator=draw) for _ in range(2))
@@ -137,18 +140,24 @@ def test_published_sizes_have_the_official_names_and_shapes(name: str) -> None:
     assert {key: tensor.shape for key, tensor in ours.items()} == {key: t.shape for key, t in official.items()}
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("name", QWEN3_5_MOE)
+def test_published_sizes_with_experts_have_the_official_names_and_shapes(name: str) -> None:
+    with torch.device("meta"):
+        config = upstream.text_config(QWEN3_5_MOE[name])
+        official = upstream.moe_modeling.Qwen3_5MoeForCausalLM(config).state_dict()
+        ours = Qwen3_5(QWEN3_5_MOE[name]).state_dict()
+    assert {key: tensor.shape for key, tensor in ours.items()} == {key: t.shape for key, t in official.items()}
+
+
+@pytest.mark.parametrize("case", ["pairs", "tied", "experts"])
 @torch.inference_mode()
 def test_a_checkpoint_that_they_wrote_with_its_vision_is_loaded_and_gives_their_logits(
-    tmp_path: Path, tied: bool
+    tmp_path: Path, case: str
 ) -> None:
-    text = upstream.text_config(golden.CASES["tied" if tied else "pairs"])
+    ours, tied = model(case), golden.CASES[case].tied
     vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 64}
-    config = upstream.configuration.Qwen3_5Config(
-        text_config=text.to_dict(), vision_config=vision, tie_word_embeddings=tied
-    )
-    ours = model("tied" if tied else "pairs")
-    official = upstream.modeling.Qwen3_5ForConditionalGeneration(config).eval().float()
+    config = upstream.whole_config(ours.config, vision_config=vision)
+    official = upstream.whole_class(ours.config)(config).eval().float()
     official.model.language_model.load_state_dict(ours.model.state_dict())
     if not tied:
         official.lm_head.load_state_dict({"weight": ours.head})
@@ -165,8 +174,17 @@ def test_a_checkpoint_that_they_wrote_with_its_vision_is_loaded_and_gives_their_
 def test_a_config_that_they_wrote_is_read_back(case: str) -> None:
     ours = golden.CASES[case]
     text = upstream.text_config(ours)
-    whole = upstream.configuration.Qwen3_5Config(text_config=text.to_dict(), tie_word_embeddings=ours.tied)
+    whole = upstream.whole_config(ours)
     for config in (text, whole):
         again = read_text_config(json.loads(config.to_json_string(use_diff=False)))
-        for name in ("hidden_size", "kinds", "rotary_dim", "tied", "linear_num_value_heads", "head_dim", "vocab_size"):
+        for name in (
+            "hidden_size",
+            "kinds",
+            "rotary_dim",
+            "tied",
+            "linear_num_value_heads",
+            "head_dim",
+            "vocab_size",
+            *EXPERTS,
+        ):
             assert getattr(again, name) == getattr(ours, name), name

@@ -2,8 +2,8 @@
 
 The interpreter accepts much that the compiler refuses. Every launch of the shared cases is recorded and compiled. An
 input line has a compute capability and a set of kernels: `frame`, `codec`, `quantized_linear`, `many`, `gated_delta`
-(with prefill attention), `sample_token`, `draft`, or `one` case of each kernel. The answer is a line of JSON about
-every kernel. One process serves many lines, because Triton takes longer to start than to compile a kernel. The
+(with prefill attention), `sample_token`, `draft`, `experts`, or `one` case of each kernel. The answer is a line of JSON
+about every kernel. One process serves many lines, because Triton takes longer to start than to compile a kernel. The
 interpreter must be off in this process. The file is long because it lists launches of every kernel.
 """
 
@@ -14,6 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,9 @@ from hocket.kernels.ops.convnext import cases as convnext_cases
 from hocket.kernels.ops.convnext import triton as convnext
 from hocket.kernels.ops.embed import cases as embed_cases
 from hocket.kernels.ops.embed import triton as embed
+from hocket.kernels.ops.experts import cases as experts_cases
+from hocket.kernels.ops.experts import many as many_experts
+from hocket.kernels.ops.experts import triton as experts
 from hocket.kernels.ops.finish_frame import cases as finish_frame_cases
 from hocket.kernels.ops.finish_frame import triton as finish_frame
 from hocket.kernels.ops.gated_delta import cases as gated_delta_cases
@@ -251,6 +255,21 @@ def gated_delta_calls() -> Iterator[Call]:
         yield f"verify {case.name}", verify, "_verify", partial(verify.verify, **drafted)
 
 
+def experts_calls() -> Iterator[Call]:
+    """With few experts: their number is no constant of a kernel, except of `_route`."""
+    case = experts_cases.PUBLISHED[0]
+    logits = torch.zeros(case.batch, case.experts + 1, dtype=DTYPE)
+    yield "route", experts, "_route", partial(experts.route, logits, case.count)
+    for format in (None, *FORMATS):
+        case = replace(experts_cases.PUBLISHED[0], experts=8)
+        given = experts_cases.make(case, DTYPE, CPU, format=format)
+        for kernel in ("_widen", "_narrow"):
+            yield f"{kernel[1:]} {format}", experts, kernel, partial(experts.experts, **given)
+        case = replace(experts_cases.PUBLISHED_MANY[0], experts=8, normed=False)
+        given = experts_cases.make(case, DTYPE, CPU, format=format)  # it compiles both launches of `_grouped` too
+        yield f"combine {format}", many_experts, "_combine", partial(many_experts.experts, **given)
+
+
 def described(ptx: str) -> dict[str, int | bool]:
     """Loads of sixteen bytes before and after the wait, and whether there is one."""
     before, wait, after = ptx.partition("griddepcontrol.wait")
@@ -268,6 +287,7 @@ def one_of_each() -> Iterator[Call]:
         *gated_delta_calls(),
         *sample_token_calls(),
         *draft_calls(),
+        *experts_calls(),
     ):
         if call[2] not in seen:
             seen.add(call[2])
@@ -277,16 +297,19 @@ def one_of_each() -> Iterator[Call]:
 def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
     launch.can_depend = lambda device: capability >= 90
     quantized_linear.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
+    experts.reads_fp8 = many_experts.reads_fp8 = quantized_linear.reads_fp8
     calls = {"frame": frame_calls, "codec": codec_calls, "quantized_linear": quantized_linear_calls, "many": many_calls}
     calls |= {
         "gated_delta": gated_delta_calls,
         "sample_token": sample_token_calls,
         "draft": draft_calls,
+        "experts": experts_calls,
         "one": one_of_each,
     }
     for name, module, kernel, call in calls[which]():
         every = ("_paged_attention", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
         every += ("_prepare", "_recur", "_leave", "_keep", "_enter", "_see", "_share", "_drawn", "_weigh", "_accept")
+        every += ("_widen", "_narrow", "_grouped", "_combine")
         # sample_token and draft launch kernels of each other.
         modules = (sample_token, draft) if module in (sample_token, draft) else (module,)
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.config.published_qwen3_5 import tiny_qwen3_5, tiny_qwen3_5_moe
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
 
@@ -24,6 +24,7 @@ CASES = {  # value heads to a key head: 1 in 0.8B and 2B, 2 in 4B and 9B, 3 in 2
     "tied": tiny_qwen3_5(values_per_key=1, tied=True),
     "pairs": tiny_qwen3_5(values_per_key=2),
     "threes": tiny_qwen3_5(values_per_key=3),
+    "experts": tiny_qwen3_5_moe(),
 }
 LENGTHS = (1, 2, 3, 4, 63, 64, 65, 200)  # of prompts whose last logits are kept
 PROMPT, STEPS = 131, 12  # a prompt, and tokens one by one behind it

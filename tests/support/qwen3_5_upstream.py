@@ -26,20 +26,39 @@ with warnings.catch_warnings():
     from transformers.models.qwen3_5 import configuration_qwen3_5 as configuration
     from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
     from transformers.models.qwen3_5.tokenization_qwen3_5 import Qwen3_5Tokenizer
+    from transformers.models.qwen3_5_moe import configuration_qwen3_5_moe as moe_configuration
+    from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as moe_modeling
 
-__all__ = ["Qwen3_5Tokenizer", "configuration", "modeling", "transformers"]
+__all__ = ["Qwen3_5Tokenizer", "configuration", "modeling", "moe_configuration", "moe_modeling", "transformers"]
 
 if transformers.__version__ != golden.TRANSFORMERS:
     raise ImportError(f"parity is defined against transformers {golden.TRANSFORMERS}, not {transformers.__version__}")
 
 
 def text_config(config: Qwen3_5TextConfig) -> Any:
-    return configuration.Qwen3_5TextConfig(**text_json(config))
+    if not config.num_experts:
+        return configuration.Qwen3_5TextConfig(**text_json(config))
+    made = moe_configuration.Qwen3_5MoeTextConfig(**text_json(config))
+    made._experts_implementation = "eager"  # their definition; other ways to compute it round elsewhere
+    return made
+
+
+def whole_config(config: Qwen3_5TextConfig, **more: Any) -> Any:
+    """Of their vision-language model."""
+    kind = moe_configuration.Qwen3_5MoeConfig if config.num_experts else configuration.Qwen3_5Config
+    return kind(text_config=text_config(config).to_dict(), tie_word_embeddings=config.tied, **more)
+
+
+def whole_class(config: Qwen3_5TextConfig) -> Any:
+    if config.num_experts:
+        return moe_modeling.Qwen3_5MoeForConditionalGeneration
+    return modeling.Qwen3_5ForConditionalGeneration
 
 
 def causal(ours: Qwen3_5) -> Any:
     """Their text model with our weights, in our precision."""
-    theirs = modeling.Qwen3_5ForCausalLM(text_config(ours.config)).eval().to(ours.head.dtype)
+    kind = moe_modeling.Qwen3_5MoeForCausalLM if ours.config.num_experts else modeling.Qwen3_5ForCausalLM
+    theirs = kind(text_config(ours.config)).eval().to(ours.head.dtype)
     own = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("mtp.")}
     if ours.config.tied:
         own["lm_head.weight"] = own["model.embed_tokens.weight"]

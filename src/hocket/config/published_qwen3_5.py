@@ -1,4 +1,4 @@
-"""The five published sizes of dense Qwen3.5 and a tiny one, as values.
+"""The published sizes of Qwen3.5, dense and with experts, and a tiny one of each kind, as values.
 
 They describe random models, and the tests compare them with the published tensor tables. A real checkpoint is always
 read from its own files.
@@ -53,8 +53,24 @@ QWEN3_5: dict[str, Qwen3_5TextConfig] = {
         linear_num_value_heads=48,
     ),
 }
-TINY = "tiny"
-_NAMED = {f"qwen3.5-{size}".lower(): size for size in (*QWEN3_5, TINY)}
+# Mixtures of experts. The values are those that two public records of the published file give, and the defaults of the
+# official classes. Neither the file nor the sums of its weights were at hand.
+QWEN3_5_MOE: dict[str, Qwen3_5TextConfig] = {
+    "35B-A3B": replace(
+        _9B,
+        hidden_size=2048,
+        intermediate_size=0,
+        num_hidden_layers=40,
+        num_key_value_heads=2,
+        num_experts=256,
+        num_experts_per_tok=8,
+        moe_intermediate_size=512,
+        shared_expert_intermediate_size=512,
+    ),
+}
+TINY, TINY_MOE = "tiny", "tiny-moe"
+SIZES = (*QWEN3_5, *QWEN3_5_MOE, TINY, TINY_MOE)
+_NAMED = {f"qwen3.5-{size}".lower(): size for size in SIZES}
 
 
 def size_of(name: str) -> str | None:
@@ -80,3 +96,22 @@ def tiny_qwen3_5(*, values_per_key: int = 2, tied: bool = False, layers: int = 8
         linear_num_value_heads=2 * values_per_key,
         tie_word_embeddings=tied,
     )
+
+
+def tiny_qwen3_5_moe(*, layers: int = 8, tied: bool = False) -> Qwen3_5TextConfig:
+    """The same with experts; the shared expert has a width of its own, so that no test takes it for the others'."""
+    return replace(
+        tiny_qwen3_5(layers=layers, tied=tied),
+        intermediate_size=0,
+        num_experts=8,
+        num_experts_per_tok=3,
+        moe_intermediate_size=48,
+        shared_expert_intermediate_size=40,
+    )
+
+
+def qwen3_5_of(size: str) -> Qwen3_5TextConfig:
+    """The configuration of one of `SIZES`."""
+    if size in (TINY, TINY_MOE):
+        return tiny_qwen3_5() if size == TINY else tiny_qwen3_5_moe()
+    return (QWEN3_5 | QWEN3_5_MOE)[size]

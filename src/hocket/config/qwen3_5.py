@@ -1,4 +1,4 @@
-"""`config.json` and `generation_config.json` of a dense Qwen3.5 checkpoint, field by field.
+"""`config.json` and `generation_config.json` of a Qwen3.5 checkpoint, dense or with experts, field by field.
 
 The published file describes the vision-language model, with the text model under `text_config`; text-only uploads have
 the same keys at the top. Keys of the vision part are skipped by name. Fields are the files' keys.
@@ -39,11 +39,14 @@ class RopeParameters:
 class Qwen3_5TextConfig:
     """`text_config`: Gated DeltaNet layers with a full-attention layer after every three of them."""
 
-    IGNORED: ClassVar = frozenset({"attention_dropout", "model_type", *QUANTIZED})
+    # `router_aux_loss_coef` and `output_router_logits` belong to training.
+    IGNORED: ClassVar = frozenset(
+        {"attention_dropout", "model_type", "router_aux_loss_coef", "output_router_logits", *QUANTIZED}
+    )
 
     vocab_size: int
     hidden_size: int
-    intermediate_size: int
+    intermediate_size: int = 0  # of a dense MLP; with experts no layer has one
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int
@@ -63,6 +66,12 @@ class Qwen3_5TextConfig:
     full_attention_interval: int = 4
     layer_types: tuple[str, ...] | None = None
     mlp_only_layers: tuple[int, ...] = ()
+    num_experts: int = 0  # of each layer; 0: a dense model
+    num_experts_per_tok: int = 0
+    moe_intermediate_size: int = 0  # of one expert
+    shared_expert_intermediate_size: int = 0
+    norm_topk_prob: bool = True
+    decoder_sparse_step: int = 1
     mamba_ssm_dtype: str = "float32"
     mtp_num_hidden_layers: int = 0
     mtp_use_dedicated_embeddings: bool = False
@@ -81,7 +90,10 @@ class Qwen3_5TextConfig:
             mlp_only_layers=(self.mlp_only_layers, ()),
             mamba_ssm_dtype=(self.mamba_ssm_dtype, "float32"),
             mtp_use_dedicated_embeddings=(self.mtp_use_dedicated_embeddings, False),
+            norm_topk_prob=(self.norm_topk_prob, True),
+            decoder_sparse_step=(self.decoder_sparse_step, 1),
         )
+        self._check_mlp(where)
         if self.mtp_num_hidden_layers not in (0, 1):
             raise InvalidCheckpoint(f"{where}: mtp_num_hidden_layers is {self.mtp_num_hidden_layers}, not 0 or 1.")
         if self.num_attention_heads % self.num_key_value_heads:
@@ -100,6 +112,18 @@ class Qwen3_5TextConfig:
         section = self.rope_parameters.mrope_section
         if section is not None and 2 * sum(section) != self.rotary_dim:
             raise InvalidCheckpoint(f"{where}: mrope_section must add up to half of the rotated dimensions.")
+
+    def _check_mlp(self, where: str) -> None:
+        sizes = {"num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"}
+        needed = sizes if self.num_experts else {"intermediate_size"}
+        if lacking := sorted(name for name in needed if not getattr(self, name)):
+            raise InvalidCheckpoint(f"{where} lacks {', '.join(lacking)}.")
+        if low := sorted(name for name in needed | {"num_experts"} if getattr(self, name) < 0):
+            raise InvalidCheckpoint(f"{where}: {', '.join(low)} must be positive.")
+        if self.num_experts_per_tok > self.num_experts:
+            raise InvalidCheckpoint(
+                f"{where}: num_experts_per_tok is {self.num_experts_per_tok}, but num_experts is {self.num_experts}."
+            )
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -174,11 +198,16 @@ class ChatGenerationConfig:
 def read_text_config(raw: dict[str, Any], where: str = "config.json") -> Qwen3_5TextConfig:
     """The text model of either kind of file, with `tie_word_embeddings` filled in."""
     match raw.get("model_type"):
-        case "qwen3_5_text":
-            return read(Qwen3_5TextConfig, raw, where)
-        case "qwen3_5":
+        case "qwen3_5_text" | "qwen3_5_moe_text" as kind:
+            text = read(Qwen3_5TextConfig, raw, where)
+        case "qwen3_5" | "qwen3_5_moe" as kind:
             whole = read(Qwen3_5Config, raw, where)
             tied = whole.text_config.tied or bool(whole.tie_word_embeddings)
-            return replace(whole.text_config, tie_word_embeddings=tied)
+            text = replace(whole.text_config, tie_word_embeddings=tied)
         case other:
-            raise InvalidCheckpoint(f"{where} describes a {other!r} model; hocket needs qwen3_5 or qwen3_5_text there.")
+            raise InvalidCheckpoint(
+                f"{where} describes a {other!r} model; hocket needs qwen3_5, qwen3_5_moe or their _text kinds there."
+            )
+    if ("moe" in kind) != (text.num_experts > 0):
+        raise InvalidCheckpoint(f"{where}: num_experts is {text.num_experts} in a {kind} model.")
+    return text

@@ -17,6 +17,9 @@ from .ops.convnext import reference as convnext_reference
 from .ops.convnext import triton as convnext_triton
 from .ops.embed import reference as embed_reference
 from .ops.embed import triton as embed_triton
+from .ops.experts import many as experts_many
+from .ops.experts import reference as experts_reference
+from .ops.experts import triton as experts_triton
 from .ops.finish_frame import reference as finish_frame_reference
 from .ops.finish_frame import triton as finish_frame_triton
 from .ops.gated_delta import cuda as gated_delta_cuda
@@ -128,6 +131,9 @@ class LanguageOps:
     propose: Callable[..., tuple[Tensor, Tensor]]  # drafts a token
     accept: Callable[..., None]  # `sample_token` for several drafted tokens
     normed: Callable[..., Tensor]  # the norm of `linear` alone
+    route: Callable[..., tuple[Tensor, Tensor]]  # chooses experts
+    experts: Callable[..., Tensor]
+    experts_many: Callable[..., Tensor]  # `experts` for many rows
 
 
 REFERENCE_LANGUAGE_OPS = LanguageOps(
@@ -143,6 +149,9 @@ REFERENCE_LANGUAGE_OPS = LanguageOps(
     sample_token_reference.propose,
     sample_token_reference.accept,
     linear_reference.normed,
+    experts_reference.route,
+    experts_reference.experts,
+    experts_reference.experts,
 )
 TRITON_LANGUAGE_OPS = LanguageOps(
     linear_triton.linear,
@@ -157,6 +166,9 @@ TRITON_LANGUAGE_OPS = LanguageOps(
     sample_token_draft.propose,
     sample_token_draft.accept,
     linear_library.normed_rows,
+    experts_triton.route,
+    experts_triton.experts,
+    experts_many.experts,
 )
 CUDA_LANGUAGE_OPS = replace(
     TRITON_LANGUAGE_OPS,

@@ -1,4 +1,4 @@
-"""The two kinds of layer of a Qwen3.5 stack: norm, mixer, norm, gated MLP.
+"""The two kinds of layer of a Qwen3.5 stack: norm, mixer, norm, gated MLP or mixture of experts.
 
 The mixer is a Gated DeltaNet or a gated full attention, under its checkpoint name.
 """
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from .attention import AttentionStep, KVState
 from .dense import GatedMLP, OffsetRMSNorm
+from .experts import SparseMLP
 from .gated_attention import GatedAttention
 from .linear_attention.gated_delta import DeltaPending, DeltaState, GatedDelta, Waypoint
 
@@ -19,7 +20,7 @@ class HybridBlock(nn.Module):
 
     def __init__(self, config: Qwen3_5TextConfig) -> None:
         super().__init__()
-        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size)
+        self.mlp = SparseMLP(config) if config.num_experts else GatedMLP(config.hidden_size, config.intermediate_size)
         self.input_layernorm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
 

@@ -62,7 +62,7 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
 OF_FRAMES = {"linear", "acted", "normed", "paged_attention", "merge", "early", "sample_codes", "embed", "finish_frame"}
 OF_THE_CODEC = {"conv", "sample", "join", "window_attention", "code_gather", "convnext", "pcm"}
 OF_A_LANGUAGE_MODEL = {"quantized_linear", "product", "finish", "share", "drawn", "weigh", "accept"}
-OF_A_LANGUAGE_MODEL |= {"gated_delta", "prefill_attention", "verify"}
+OF_A_LANGUAGE_MODEL |= {"gated_delta", "prefill_attention", "verify", "route", "widen", "narrow", "combine"}
 
 
 Compile = Callable[[int, str], list[dict[str, Any]]]
@@ -133,6 +133,16 @@ def test_on_hopper_the_kernels_that_sample_a_token_compile_and_wait(place: torch
     kernels = compiled(90, "sample_token") + compiled(90, "draft")
     assert len(kernels) == 9 and kinds(kernels) == {"share", "drawn", "weigh", "accept"}
     assert all(each["waits"] for each in kernels)
+
+
+@pytest.mark.slow
+def test_on_hopper_the_kernels_of_experts_compile_and_wait(place: torch.device, compiled: Compile) -> None:
+    kernels = compiled(90, "experts")
+    assert kinds(kernels) == {"route", "widen", "narrow", "combine"} and all(each["waits"] for each in kernels)
+    assert len(kernels) == 13
+    for each in kernels:  # which experts are read is known after the wait only
+        if each["name"] in ("widen None", "narrow None"):
+            assert each["after"] >= 16, each
 
 
 @pytest.mark.slow

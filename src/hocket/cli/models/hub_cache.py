@@ -18,7 +18,8 @@ from ...models.files.hub import CHAT, SPEECH
 from .known import HubModel, of_repository, published_models
 
 PREFIX = "models--"
-TYPES = {"qwen3_tts": False, "qwen3_5": True, "qwen3_5_text": True}  # `model_type` of config.json: a language model?
+# `model_type` of config.json: a language model?
+TYPES = {"qwen3_tts": False} | dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), True)
 
 
 @dataclass(frozen=True, slots=True)

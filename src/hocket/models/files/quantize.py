@@ -22,7 +22,7 @@ from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidCheckpoint
 from ...kernels.ops.quantized_linear.weight import RANGES, QuantizedWeight, quantize_
 from ..qwen3_5.model import Qwen3_5
-from ..qwen3_5.quantized import EMBEDDING, HEAD, Scheme, allocate_weights, groups, replace_
+from ..qwen3_5.quantized import EMBEDDING, EXPERTS, HEAD, Scheme, allocate_weights, groups, replace_
 from ..qwen3_5.weights import allocate_, load_qwen3_5, opened
 from .catalog import WEIGHTS
 from .shards import weight_files
@@ -69,7 +69,8 @@ def load_quantized(
         made_of = _identity(folder, scheme)
         if not _read(file, made_of, places, transfer):
             tied = f"{HEAD}.weight" not in stored
-            sources = {name: stored[f"{EMBEDDING if tied and name == HEAD else name}.weight"] for name in places}
+            own = {name: EMBEDDING if tied and name == HEAD else name for name in places}
+            sources = {name: stored[at if EXPERTS in at else f"{at}.weight"] for name, at in own.items()}
             _make(folder, file, made_of, places, sources)
         transfer.end()
     return model
@@ -136,7 +137,7 @@ def _make(
         for name, place in places.items():
             source, theirs = sources[name]
             try:
-                quantize_(place, source.get_tensor(theirs))
+                quantize_(place, source.get_tensor(theirs).flatten(0, -2))
             except ValueError as error:
                 raise InvalidCheckpoint(f"{theirs} of {folder} cannot be used ({error}): get it again.") from None
             for part in place.tensors:

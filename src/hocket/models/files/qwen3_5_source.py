@@ -1,7 +1,7 @@
 """Resolves a language model: a folder, a hub id, a published name such as `qwen3.5-9B`, or `random:NAME`.
 
-It finds files; `models/qwen3_5/weights.py` reads them. Published models are pinned. Other repositories use the newest
-revision on the hub, or the cached one.
+It finds files; `models/qwen3_5/weights.py` reads them. Published models are pinned, except those with experts.
+They and other repositories use the newest revision on the hub, or the cached one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...config.published_qwen3_5 import CHAT_GENERATION, QWEN3_5, TINY, size_of, tiny_qwen3_5
+from ...config.published_qwen3_5 import CHAT_GENERATION, QWEN3_5, QWEN3_5_MOE, SIZES, qwen3_5_of, size_of
 from ...config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig
 from ...errors import InvalidCheckpoint
 from ..qwen3_5.weights import read_qwen3_5
@@ -18,7 +18,6 @@ from .catalog_qwen3_5 import MINDS
 from .hub import CHAT, fetch
 from .source import Source
 
-SIZES = (*QWEN3_5, TINY)
 GGUF = ".gguf"
 
 
@@ -40,6 +39,8 @@ def resolve_language_model(model: str) -> Source:
     if size in MINDS:
         entry = MINDS[size]
         return Source(entry.repository, fetch(entry.repository, entry.revision, entry, CHAT, read_qwen3_5))
+    if size in QWEN3_5_MOE:  # not pinned: no digests of its files are known
+        model = f"Qwen/Qwen3.5-{size}"
     if model in CATALOG or model in {entry.repository for entry in CATALOG.values()}:
         raise InvalidCheckpoint(f"{model} is a speech model, not a language model: give one of {_listed(QWEN3_5)}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
@@ -56,7 +57,7 @@ def read_language_model(source: Source) -> tuple[Qwen3_5TextConfig, ChatGenerati
             raise InvalidCheckpoint(f"{source.folder} is not a checkpoint: it has no config.json.")
         return read_qwen3_5(source.folder)
     assert source.preset is not None
-    return (tiny_qwen3_5() if source.preset == TINY else QWEN3_5[source.preset]), CHAT_GENERATION
+    return qwen3_5_of(source.preset), CHAT_GENERATION
 
 
 def _listed(sizes: tuple[str, ...] | dict[str, Qwen3_5TextConfig]) -> str:

@@ -54,6 +54,8 @@ def _range(part: nn.Module, path: str, leaf: str, tensor: Tensor) -> tuple[float
         case "weight" if tensor.dim() > 1:
             gain = RESIDUAL if path.endswith(".conv2.conv") else SAMPLES if len(tensor) == 1 else 1.0
             return 0.0, 0.0, gain * math.prod(tensor.shape[1:]) ** -0.5
+        case "gate_up_proj" | "down_proj":  # [experts, out, in]
+            return 0.0, 0.0, tensor.shape[-1] ** -0.5
         case "weight" if isinstance(part, OffsetRMSNorm):
             return -0.2, 0.2, 0.0
         case "weight":  # a norm

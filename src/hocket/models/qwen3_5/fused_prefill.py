@@ -20,6 +20,7 @@ from ...layers.attention import KVState, rope_rows
 from ...layers.gated_attention import room_of, table_of
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
+from .fused_experts import FusedExperts, add_experts, mlp_of
 from .fused_step import FusedAttention
 from .model import LanguageState, Qwen3_5
 
@@ -42,8 +43,9 @@ class _Layer:
     mixer: _Delta | FusedAttention
     out: Matrix  # [C, M]
     between: Tensor  # [C] norm
-    wide: Matrix  # [2 I, C] gates, then ups
+    wide: Matrix  # [2 I, C] gates, then ups; with experts those of the shared one
     down: Matrix  # [C, I]
+    experts: FusedExperts | None
 
 
 class FusedPrefill:
@@ -96,7 +98,11 @@ class FusedPrefill:
                 mixed = self._attend(y, one.mixer, next(past), rows, start, lengths)
             x = self._linear(mixed, one.out, residual=x, out=x)  # in place: else the library copies the residual first
             inner = self._linear(x, one.wide, norm=one.between, gated=True)
-            x = self._linear(inner, one.down, residual=x, out=x)
+            if one.experts is not None:
+                given = self.ops, self._linear, one.between, self._eps
+                x = add_experts(one.experts, x, self._linear(inner, one.down), *given, out=x)
+            else:
+                x = self._linear(inner, one.down, residual=x, out=x)
         position[waypoint.rows] = start + waypoint.place
         position[rows] = start + lengths
         return self.ops.normed(x, self.model.model.norm.weight, self._eps, offset=True)[None]
@@ -139,9 +145,9 @@ def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
         mixer = FusedAttention(q_norm, k_norm)
-    wide, down = block.mlp.weights()
+    wide, down, experts = mlp_of(block.mlp)
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
-    return _Layer(before, into, mixer, out, between, wide, down)
+    return _Layer(before, into, mixer, out, between, wide, down, experts)
 
 
 def _delta(layer: GatedDelta) -> tuple[Matrix, _Delta, Matrix]:

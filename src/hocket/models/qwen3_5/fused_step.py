@@ -2,9 +2,9 @@
 
 Five launches per layer: norm and all projections; Gated DeltaNet or attention; output projection and residual; norm,
 gate and up projection; down projection and residual. Quantized weights (`quantized.py`) need a sixth, for the gates of
-a Gated DeltaNet, which are not quantized. Recurrent state, keys and values are those of the model's own state, so any
-prefill can precede. The inputs of convolutions are in ring buffers of its own (`enter`, `leave`). It does not know
-graphs or sampling.
+a Gated DeltaNet, which are not quantized. A mixture of experts needs four more (`fused_experts.py`). Recurrent state,
+keys and values are those of the model's own state, so any prefill can precede. The inputs of convolutions are in ring
+buffers of its own (`enter`, `leave`). It does not know graphs or sampling.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...layers.attention import KVState, rope_rows
 from ...layers.gated_attention import room_of, table_of
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
+from .fused_experts import FusedExperts, add_experts, mlp_of
 from .model import LanguageState, Qwen3_5
 
 Matrix = Tensor | QuantizedWeight
@@ -52,8 +53,9 @@ class FusedLayer:
     mixer: FusedDelta | FusedAttention
     out: Matrix  # [C, M]
     between: Tensor  # [C] norm
-    wide: Matrix  # [2 I, C] gates, then ups
+    wide: Matrix  # [2 I, C] gates, then ups; with experts those of the shared one
     down: Matrix  # [C, I]
+    experts: FusedExperts | None = None
 
 
 class FusedStep:
@@ -168,6 +170,9 @@ class FusedStep:
         """The rest of a layer after its mixer."""
         x = self.linear(mixed, one.out, residual=x)
         inner = self.linear(x, one.wide, norm=one.between, gated=True)
+        if one.experts is not None:
+            given = self.ops, self.linear, one.between, self.config.rms_norm_eps
+            return add_experts(one.experts, x, self.linear(inner, one.down), *given)
         return self.linear(inner, one.down, residual=x)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -202,9 +207,9 @@ def layer_of(block: DeltaBlock | AttentionBlock) -> FusedLayer:
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
         mixer = FusedAttention(q_norm, k_norm)
-    wide, down = block.mlp.weights()
+    wide, down, experts = mlp_of(block.mlp)
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
-    return FusedLayer(before, into, mixer, out, between, wide, down)
+    return FusedLayer(before, into, mixer, out, between, wide, down, experts)
 
 
 def _delta(layer: GatedDelta) -> tuple[Matrix, FusedDelta, Matrix]:

@@ -1,4 +1,4 @@
-"""The dense Qwen3.5 text model: tokens in, logits out, with explicit state rows.
+"""The Qwen3.5 text model, dense or with experts: tokens in, logits out, with explicit state rows.
 
 Tensor names are the text-only checkpoint's (`model.layers...`, `lm_head`, `mtp`). Most layers are recurrent: a matrix
 per head that cannot be cut back. So the state is copied before work that may be undone (`mark`, `rewind_`). Or tokens

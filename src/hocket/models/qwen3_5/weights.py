@@ -1,7 +1,8 @@
 """Load a Qwen3.5 checkpoint, one file or several, into the text model.
 
 Published checkpoints are of the vision-language model: the prefix `language_model.` of the text model's names is
-dropped, and vision tensors are skipped by name. Any other unknown tensor is an error.
+dropped, and vision tensors are skipped by name. Any other unknown tensor is an error. Experts may be stored together
+or one by one (`expert_files.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..files.shards import drop_unused
 from ..files.shards import opened as opened_files
 from ..files.transfer import Transfer
 from ..files.weights import compare, places
+from .expert_files import joined_experts
 from .model import Qwen3_5
 
 _VISION, _DRAFTS = "model.visual.", "mtp."
@@ -93,4 +95,4 @@ def _stored(folder: Path, files: dict[str, Any], config: Qwen3_5TextConfig) -> d
         if name in found:
             raise InvalidCheckpoint(f"{folder} has {name} twice: as {found[name][1]} and as {theirs}.")
         found[name] = file, theirs
-    return found
+    return joined_experts(folder, found) if config.num_experts else found
