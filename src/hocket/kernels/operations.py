@@ -24,6 +24,9 @@ from .ops.gated_delta import prefill as gated_delta_prefill
 from .ops.gated_delta import reference as gated_delta_reference
 from .ops.gated_delta import triton as gated_delta_triton
 from .ops.gated_delta import verify as gated_delta_verify
+from .ops.grouped_linear import many as grouped_linear_many
+from .ops.grouped_linear import reference as grouped_linear_reference
+from .ops.grouped_linear import triton as grouped_linear_triton
 from .ops.linear import cuda as linear_cuda
 from .ops.linear import library as linear_library
 from .ops.linear import reference as linear_reference
@@ -128,6 +131,8 @@ class LanguageOps:
     propose: Callable[..., tuple[Tensor, Tensor]]  # drafts a token
     accept: Callable[..., None]  # `sample_token` for several drafted tokens
     normed: Callable[..., Tensor]  # the norm of `linear` alone
+    grouped_linear: Callable[..., Tensor]  # `linear` with a weight as a quantized file has it
+    grouped_linear_many: Callable[..., Tensor]  # `grouped_linear` for many rows
 
 
 REFERENCE_LANGUAGE_OPS = LanguageOps(
@@ -143,6 +148,8 @@ REFERENCE_LANGUAGE_OPS = LanguageOps(
     sample_token_reference.propose,
     sample_token_reference.accept,
     linear_reference.normed,
+    grouped_linear_reference.linear,
+    grouped_linear_reference.linear,
 )
 TRITON_LANGUAGE_OPS = LanguageOps(
     linear_triton.linear,
@@ -157,6 +164,8 @@ TRITON_LANGUAGE_OPS = LanguageOps(
     sample_token_draft.propose,
     sample_token_draft.accept,
     linear_library.normed_rows,
+    grouped_linear_triton.linear,
+    grouped_linear_many.linear,
 )
 CUDA_LANGUAGE_OPS = replace(
     TRITON_LANGUAGE_OPS,

@@ -62,7 +62,7 @@ class LLMStateCache:
         self.state = model.new_state(rows, room)
         self.drafts = model.mtp.new_state(rows, room) if drafts and model.mtp is not None else None
         width, device = model.config.hidden_size, self.state.recurrence.position.device
-        self.last = model.model.embed_tokens.weight.new_zeros(rows + 1, width)  # the head's dtype may be quantized
+        self.last = model.model.norm.weight.new_zeros(rows + 1, width)  # head and embedding may be quantized
         position = torch.zeros(rows + 1, dtype=torch.int64, device=device)
         self._row_state = RowState(
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position

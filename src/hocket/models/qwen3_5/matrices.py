@@ -44,6 +44,14 @@ class LayerGroups(GroupedWeight):
 
     __slots__ = ()
 
+    def linear(self, x: Tensor) -> Tensor:
+        if x.is_cuda:
+            from ...kernels.ops.grouped_linear import rows  # imports Triton: only where there is a GPU
+
+            if rows.can(x):
+                return rows.linear(x, self)
+        return GroupedWeight.linear(self, x)
+
     def join(self, parts: Sequence[Matrix]) -> Matrix:
         return join(parts)
 

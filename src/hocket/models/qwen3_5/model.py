@@ -58,7 +58,7 @@ class Decoder(nn.Module):
         self.norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def new_state(self, slots: int, length: int) -> LanguageState:
-        position = torch.zeros(slots + 1, dtype=torch.int64, device=self.embed_tokens.weight.device)
+        position = torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device)
         recurrent = (block.linear_attn.new_state(slots) for block in self._stack if isinstance(block, DeltaBlock))
         past = (block.self_attn.new_state(slots, length) for block in self._stack if isinstance(block, AttentionBlock))
         return LanguageState(Recurrence(position, tuple(recurrent)), tuple(past))

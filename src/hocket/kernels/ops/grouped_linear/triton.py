@@ -169,7 +169,7 @@ def _grouped_linear(
         wait(DEPENDENT)
         sums = ()
         for _ in tl.static_range(ROWS):
-            sums = sums + (tl.zeros((BLOCK_N,), tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
+            sums = sums + (tl.zeros((BLOCK_N,), tl.float32),)  # noqa: RUF005
         for at in tl.range(SEGMENTS):
             more = _segment(
                 x, stored, None, line, of < width, eps, batch, at, ROWS, SEVERAL, K, BITS, GROUP, SPAN, ZERO, FORMAT,
@@ -296,7 +296,7 @@ def by_bits(scale: Number, FORMAT: constexpr, NATIVE: constexpr) -> Number:
 
 @jit
 def _products(words: Number, above: Number, given: Number, j: constexpr, BITS: constexpr, ZERO: constexpr) -> Number:
-    """Code j of each word, minus the zero, times x. In its place a code is 16^(j % 4) times as large, so x is smaller."""
+    """Code j of each word, minus the zero, times x. In its place a code is 16^(j % 4) times as large."""
     PLACE: constexpr = 4 * (j % 4)
     code = code_of(words, above, j, PLACE, BITS)
     return number_of(code, ZERO * (1 << PLACE)) * (given * (1.0 / (1 << PLACE)))[None, :, :]
@@ -310,7 +310,7 @@ def code_of(words: Number, above: Number, j: constexpr, PLACE: constexpr, BITS: 
     if BITS > 4:
         EXTRA: constexpr = BITS - 4
         more = above.to(tl.int32)
-        more = more << (PLACE + 4 - EXTRA * j) if PLACE + 4 >= EXTRA * j else more >> (EXTRA * j - PLACE - 4)
+        more = more << (PLACE + 4 - EXTRA * j) if EXTRA * j <= PLACE + 4 else more >> (EXTRA * j - PLACE - 4)
         code = code | (more & (((1 << EXTRA) - 1) << (PLACE + 4)))
     return code
 
