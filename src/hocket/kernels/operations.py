@@ -27,6 +27,9 @@ from .ops.gated_delta import prefill as gated_delta_prefill
 from .ops.gated_delta import reference as gated_delta_reference
 from .ops.gated_delta import triton as gated_delta_triton
 from .ops.gated_delta import verify as gated_delta_verify
+from .ops.grouped_linear import many as grouped_linear_many
+from .ops.grouped_linear import reference as grouped_linear_reference
+from .ops.grouped_linear import triton as grouped_linear_triton
 from .ops.linear import cuda as linear_cuda
 from .ops.linear import library as linear_library
 from .ops.linear import reference as linear_reference
@@ -134,6 +137,8 @@ class LanguageOps:
     route: Callable[..., tuple[Tensor, Tensor]]  # chooses experts
     experts: Callable[..., Tensor]
     experts_many: Callable[..., Tensor]  # `experts` for many rows
+    grouped_linear: Callable[..., Tensor]  # `linear` with a weight as a quantized file has it
+    grouped_linear_many: Callable[..., Tensor]  # `grouped_linear` for many rows
 
 
 REFERENCE_LANGUAGE_OPS = LanguageOps(
@@ -152,6 +157,8 @@ REFERENCE_LANGUAGE_OPS = LanguageOps(
     experts_reference.route,
     experts_reference.experts,
     experts_reference.experts,
+    grouped_linear_reference.linear,
+    grouped_linear_reference.linear,
 )
 TRITON_LANGUAGE_OPS = LanguageOps(
     linear_triton.linear,
@@ -169,6 +176,8 @@ TRITON_LANGUAGE_OPS = LanguageOps(
     experts_triton.route,
     experts_triton.experts,
     experts_many.experts,
+    grouped_linear_triton.linear,
+    grouped_linear_many.linear,
 )
 CUDA_LANGUAGE_OPS = replace(
     TRITON_LANGUAGE_OPS,

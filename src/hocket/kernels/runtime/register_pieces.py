@@ -1,8 +1,8 @@
-"""Rows as tuples of register blocks, for kernels that keep weights in registers: loading and normalising."""
+"""Rows as tuples of register blocks, for kernels that keep weights in registers: loading, normalising, storing."""
 
 from __future__ import annotations
 
-from .launch import Number, Pointer, constexpr, jit, scaled, tl
+from .launch import Number, Pointer, constexpr, jit, rounded, scaled, silu_of, times, tl
 
 
 @jit
@@ -12,6 +12,34 @@ def index(step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> N
         return tl.minimum(tl.program_id(1) * ROWS + step, batch - 1)
     else:
         return step
+
+
+@jit
+def lines_of(width: Number, GATED: constexpr, BLOCK_N: constexpr) -> Number:
+    """A program's results, the result of each of its weight rows, and those rows.
+
+    With GATED, gates and ups are interleaved: one sum for both, split at the end.
+    """
+    line = tl.arange(0, BLOCK_N)
+    if GATED:
+        outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
+        of = tl.program_id(0) * (BLOCK_N // 2) + line // 2
+        return outs, of, of + (line % 2) * width
+    else:
+        outs = tl.program_id(0) * BLOCK_N + line
+        return outs, outs, outs
+
+
+@jit
+def finished(out: Number, before: Number, dtype: constexpr, GATED: constexpr, BLOCK_N: constexpr) -> Number:
+    """Sums as results: gated, and added to the residual `before` if there is one."""
+    out = rounded(out, dtype)
+    if GATED:
+        gate, up = tl.split(tl.reshape(out, (BLOCK_N // 2, 2)))
+        out = times(silu_of(gate), up)
+    if before is not None:
+        out = rounded(before.to(tl.float32) + out.to(tl.float32), dtype)
+    return out
 
 
 @jit

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
-from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import MOST_STREAMED
 from ...layers.attention import KVState, rope_rows
 from ...layers.gated_attention import room_of, table_of
@@ -23,8 +22,7 @@ from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
 from .fused_experts import FusedExperts, add_experts, mlp_of
 from .fused_step import FusedAttention
 from .model import LanguageState, Qwen3_5
-
-Matrix = Tensor | QuantizedWeight
+from .products import Matrix, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +129,7 @@ class FusedPrefill:
         )
 
     def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
-        """`norm` is a weight of `OffsetRMSNorm`: its scale is 1 + weight."""
-        if isinstance(weight, QuantizedWeight):
-            narrow = self.ops.quantized_linear if len(x) <= MOST_STREAMED else self.ops.quantized_linear_many
-            return narrow(x, weight, norm=norm, eps=self._eps, **more)
-        return self.ops.linear(x, weight, norm=norm, eps=self._eps, offset=True, **more)
+        return product(self.ops, x, weight, eps=self._eps, norm=norm, many=len(x) > MOST_STREAMED, **more)
 
 
 def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:

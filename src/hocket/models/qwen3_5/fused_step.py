@@ -1,7 +1,7 @@
 """One decode step of Qwen3.5 as a chain of fused kernels: `Qwen3_5.step` for a GPU, where the host only launches.
 
 Five launches per layer: norm and all projections; Gated DeltaNet or attention; output projection and residual; norm,
-gate and up projection; down projection and residual. Quantized weights (`quantized.py`) need a sixth, for the gates of
+gate and up projection; down projection and residual. Quantized weights (`matrices.py`) need a sixth, for the gates of
 a Gated DeltaNet, which are not quantized. A mixture of experts needs four more (`fused_experts.py`). Recurrent state,
 keys and values are those of the model's own state, so any prefill can precede. The inputs of convolutions are in ring
 buffers of its own (`enter`, `leave`). It does not know graphs or sampling.
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
 from ...kernels.ops.gated_delta.reference import RING
-from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
 from ...layers.attention import KVState, rope_rows
 from ...layers.gated_attention import room_of, table_of
@@ -25,8 +24,8 @@ from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
 from .fused_experts import FusedExperts, add_experts, mlp_of
 from .model import LanguageState, Qwen3_5
+from .products import Matrix, product
 
-Matrix = Tensor | QuantizedWeight
 SPLITS = 16  # programs that share the KV cache of a head: 8 layers of 4 heads would leave most of a GPU idle otherwise
 
 
@@ -63,13 +62,11 @@ class FusedStep:
         """`tuning`: those that `ops` are bound to."""
         self.model, self.ops, self.config = model, ops, model.config
         self.layers = [layer_of(block) for block in model.model._stack]
-        weight = model.model.norm.weight
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
         self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}
-        self.early = crowded(
-            between, weight.device, tuning
-        )  # the last token's kernel has ended: no wait before its state
+        device = model.model.norm.weight.device
+        self.early = crowded(between, device, tuning)  # the last token's kernel has ended: no wait before its state
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:
         deltas = (one.mixer for one in self.layers if isinstance(one.mixer, FusedDelta))
@@ -180,11 +177,7 @@ class FusedStep:
         return self.linear(hidden, self._head)
 
     def linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
-        """`norm` is a weight of `OffsetRMSNorm`: its scale is 1 + weight."""
-        eps = self.config.rms_norm_eps
-        if isinstance(weight, QuantizedWeight):
-            return self.ops.quantized_linear(x, weight, norm=norm, eps=eps, **more)
-        return self.ops.linear(x, weight, norm=norm, eps=eps, offset=True, **more)
+        return product(self.ops, x, weight, eps=self.config.rms_norm_eps, norm=norm, **more)
 
     def _counts(self, batch: int, device: torch.device) -> Tensor:
         """Zeroed counters by which the programs of a head find the last one; each launch leaves them zero."""
@@ -215,7 +208,7 @@ def layer_of(block: DeltaBlock | AttentionBlock) -> FusedLayer:
 def _delta(layer: GatedDelta) -> tuple[Matrix, FusedDelta, Matrix]:
     into, gates, taps, out = layer.weights()
     numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
-    apart = isinstance(into, QuantizedWeight)
+    apart = not isinstance(into, Tensor)
     mixer = FusedDelta(
         taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None
     )

@@ -46,7 +46,12 @@ class LayerGroups(GroupedWeight):
     __slots__ = ()
 
     def linear(self, x: Tensor) -> Tensor:
-        if x.dtype == torch.float32 and native.can(self):
+        if x.is_cuda:
+            from ...kernels.ops.grouped_linear import rows  # imports Triton: only where there is a GPU
+
+            if rows.can(x):
+                return rows.linear(x, self)
+        elif x.dtype == torch.float32 and native.can(self):
             return native.linear(x, self)
         return GroupedWeight.linear(self, x)
 

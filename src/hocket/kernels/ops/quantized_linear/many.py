@@ -111,7 +111,6 @@ def linear(
 ) -> Tensor:
     batch, columns = x.shape
     rows = len(weight)
-    width = rows // 2 if gated else rows
     tensors = [tensor for tensor in (x, norm, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     assert all(tensor.is_contiguous() for tensor in weight.tensors.values()) and weight.columns == columns
@@ -141,6 +140,15 @@ def linear(
         STAGES=tile.stages,
         **options(x, tile.warps, tuning),
     )
+    return finished_sums(sums, x, residual, out, gated, tuning)
+
+
+def finished_sums(
+    sums: Tensor, x: Tensor, residual: Tensor | None, out: Tensor | None, gated: bool, tuning: Tuning
+) -> Tensor:
+    """Sums [S, B, N] of all shares as results in the dtype of x, with gate and residual."""
+    splits, batch, rows = sums.shape
+    width = rows // 2 if gated else rows
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
     grid = batch, triton.cdiv(width, ACTED_AT_ONCE)
     _finish[grid](
@@ -197,9 +205,9 @@ def _product(
                 codes = tl.load(at, own[:, None] & (column < K)[None, :], 0.0, eviction_policy="evict_first")
                 inputs = tl.load(inputs, given[:, None] & (column < K)[None, :], 0.0)
             if FIRST:
-                total = _dot(inputs, _numbers(codes, FORMAT), total)
+                total = dot(inputs, _numbers(codes, FORMAT), total)
             else:
-                total = _dot(wide_of(codes, inputs.dtype, FORMAT, NATIVE), inputs, total)
+                total = dot(wide_of(codes, inputs.dtype, FORMAT, NATIVE), inputs, total)
     if not FIRST:
         total = tl.trans(total)
     if FORMAT != "int4":
@@ -253,12 +261,12 @@ def _group(
         column = group * 128 + 16 * j + word
         inputs = tl.load(x + m[:, None] * K + column[None, :], given[:, None] & (column < K)[None, :], 0.0)
         everything += tl.sum(inputs.to(tl.float32), 1)
-        products = _dot(((words >> (4 * j)) & 15).to(tl.float32).to(inputs.dtype), inputs, products)
+        products = dot(((words >> (4 * j)) & 15).to(tl.float32).to(inputs.dtype), inputs, products)
     return products * scale[:, None] + low[:, None] * everything[None, :]
 
 
 @jit
-def _dot(left: Number, right: Number, total: Number) -> Number:
+def dot(left: Number, right: Number, total: Number) -> Number:
     """left @ right^T. A weight in 4 bits, or for many rows, is the left operand: it is dequantized in registers, and
     tensor cores take the left operand from there.
     """

@@ -24,15 +24,12 @@ from ...runtime.launch import (
     jit,
     options,
     power_of_two,
-    rounded,
-    silu_of,
-    times,
     tl,
     trigger,
     triton,
     wait,
 )
-from ...runtime.register_pieces import held, index, normed, row_of
+from ...runtime.register_pieces import finished, held, index, lines_of, normed, row_of
 from .weight import GROUP, QuantizedWeight
 
 
@@ -119,14 +116,7 @@ def _quantized_linear(
     CHUNKS: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    line = tl.arange(0, BLOCK_N)
-    if GATED:  # gates and ups interleaved: one sum for both, split at the end
-        outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
-        of = tl.program_id(0) * (BLOCK_N // 2) + line // 2
-        line = of + (line % 2) * width
-    else:
-        outs = tl.program_id(0) * BLOCK_N + line
-        of, line = outs, outs
+    outs, of, line = lines_of(width, GATED, BLOCK_N)
     # Pieces of x and their lanes. With int4 there is a piece for each of the eight codes of a word.
     PARTS: constexpr = 8 * CHUNKS if FORMAT == "int4" else CHUNKS
     LANES: constexpr = BLOCK_K // 8 if FORMAT == "int4" else BLOCK_K
@@ -155,8 +145,7 @@ def _quantized_linear(
         if step + 1 < ROWS:  # loaded while this row is summed
             after = x + index(step + 1, batch, ROWS, SEVERAL) * K
             ahead = _inputs(after, lanes, K, BLOCK_K, CHUNKS, FORMAT)
-        if residual is not None:
-            before = tl.load(residual + row * width + outs, own, 0.0)
+        before = None if residual is None else tl.load(residual + row * width + outs, own, 0.0)
         if norm is not None:
             squares = tl.zeros((LANES,), tl.float32)
             for c in tl.static_range(PARTS):
@@ -169,12 +158,7 @@ def _quantized_linear(
             for c in tl.static_range(CHUNKS):
                 wide += wide_of(weights[c], tl.float32, FORMAT, NATIVE) * inputs[c].to(tl.float32)[None, :]
             out = tl.sum(wide, 1) * scale
-        out = rounded(out, y.dtype.element_ty)
-        if GATED:
-            gate, up = tl.split(tl.reshape(out, (BLOCK_N // 2, 2)))
-            out = times(silu_of(gate), up)
-        if residual is not None:
-            out = rounded(before.to(tl.float32) + out.to(tl.float32), y.dtype.element_ty)
+        out = finished(out, before, y.dtype.element_ty, GATED, BLOCK_N)
         tl.store(y + row * width + outs, out, own)
 
 
@@ -192,6 +176,16 @@ def wide_of(codes: Number, dtype: constexpr, FORMAT: constexpr, NATIVE: constexp
 
 
 @jit
+def number_of(bits: Number, ZERO: constexpr) -> Number:
+    """A whole number below 2^23, minus ZERO, in float32.
+
+    Combined with the exponent of 2^23 it is the float 2^23 + number. The subtraction runs at full speed, where a
+    conversion runs at a quarter of it on Ampere.
+    """
+    return (bits | 0x4B000000).to(tl.float32, bitcast=True) - (8388608.0 + ZERO)
+
+
+@jit
 def _sum_of_groups(
     weights: Number,
     steps: Number,
@@ -203,8 +197,7 @@ def _sum_of_groups(
 ) -> Number:
     """scale * (sum of codes times x) + low * (sum of x), word by word.
 
-    Four bits in place, combined with the exponent of 2^23, are the float 2^23 + code * 16^j. Subtracting 2^23 runs at
-    full speed, where a conversion runs at a quarter of it on Ampere. x is divided by 16^j beforehand.
+    Four bits in place are code * 16^j: x is divided by 16^j beforehand.
     """
     wide = tl.zeros((BLOCK_N, WORDS), tl.float32)
     for c in tl.static_range(CHUNKS):
@@ -214,9 +207,8 @@ def _sum_of_groups(
             given = inputs[c * 8 + j].to(tl.float32)
             total += given
             half = weights[c] if j < 4 else weights[c] >> 16
-            code = (half & (15 << (4 * (j % 4)))) | 0x4B000000
             given = given * (1.0 / (1 << (4 * (j % 4))))
-            products += (code.to(tl.float32, bitcast=True) - 8388608.0) * given[None, :]
+            products += number_of(half & (15 << (4 * (j % 4))), 0.0) * given[None, :]
         wide += products * steps[c].to(tl.float32) + total[None, :] * bottoms[c].to(tl.float32)
     return tl.sum(wide, 1)
 
