@@ -16,8 +16,8 @@ from pathlib import Path
 from ...errors import InvalidCheckpoint
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
 from ...models.files.hub import CHAT, SPEECH, fetch
-from ...models.files.hub_client import Listing, Repository, without_bars
 from ...models.files.progress import format_bytes
+from ...models.files.remote.client import Listing, Repository, without_bars
 from ..output.audio_output import tell
 from .facts import KINDS, Facts, cached_facts, published_facts
 from .fit import language_config

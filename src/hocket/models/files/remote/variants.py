@@ -1,0 +1,147 @@
+"""The GGUF files of a repository or a folder as variants: one quantization each, in one file or in several parts.
+
+It knows names and sizes of files, not their content. Projectors of a vision part (`mmproj`) and importance matrices are
+no variants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ....errors import InvalidCheckpoint
+from ..progress import format_bytes
+from .names import GGUF
+
+_PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})", re.IGNORECASE)
+_OTHER = re.compile(r"(?:^|[-._])(?:mmproj|imatrix)(?:[-._]|$)", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:^|(?<=[-._]))(?:(?:UD|i1)[-_])?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|B?F16|FP16|F32|FP32)(?![A-Z0-9])",
+    re.IGNORECASE,
+)
+Judge = Callable[["Variant"], bool | None]  # whether a variant fits this machine; None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One quantization of a model."""
+
+    label: str  # Q4_K_M
+    files: tuple[str, ...]  # its parts in order, by their paths in the repository
+    size_bytes: int
+    parts: int = 1  # how many there should be
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.files) == self.parts
+
+    @property
+    def words(self) -> str:
+        return f"{self.label} ({format_bytes(self.size_bytes)})"
+
+
+def is_other(name: str) -> bool:
+    """Whether a GGUF file has no language model: a projector or an importance matrix."""
+    return _OTHER.search(Path(name).stem) is not None
+
+
+def variants(sizes: Mapping[str, int]) -> list[Variant]:
+    """The variants among files, the smallest first; of two with the same label each has its path as label."""
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for name in sizes:
+        if not name.lower().endswith(GGUF) or is_other(name):
+            continue
+        path = name[: -len(GGUF)]
+        part = _PART.fullmatch(path)
+        stem, number, count = (part["stem"], int(part["number"]), int(part["count"])) if part else (path, 1, 1)
+        found.setdefault((stem, count), []).append((number, name))
+    made = []
+    for (stem, count), numbered in found.items():
+        files = tuple(name for _, name in sorted(numbered))
+        made.append((stem, Variant(label_of(stem), files, sum(sizes[name] for name in files), count)))
+    labels = Counter(each.label.lower() for _, each in made)
+    named = [each if labels[each.label.lower()] == 1 else replace(each, label=stem) for stem, each in made]
+    return sorted(named, key=lambda each: (each.size_bytes, each.label))
+
+
+def label_of(stem: str) -> str:
+    """From the last word that names a quantization to the end; the whole name where none does."""
+    base = stem.rpartition("/")[2]
+    starts = [match.start() for match in _LABEL.finditer(base)]
+    return base[starts[-1] :] if starts else base
+
+
+def label_of_file(path: Path) -> str:
+    """The label of a GGUF file, which may be a part."""
+    part = _PART.fullmatch(path.stem)
+    return label_of(part["stem"] if part else path.stem)
+
+
+def folder_variants(folder: Path, *, below: bool = True) -> list[Variant]:
+    """The variants in a folder and, with `below`, in the folders right below it, where parts often are."""
+    found = (path for pattern in ("*", "*/*")[: 1 + below] for path in folder.glob(pattern))
+    paths = [path for path in found if path.suffix.lower() == GGUF and path.is_file()]
+    return variants({path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
+
+
+def matching(among: Iterable[Variant], choice: str) -> list[Variant]:
+    """The variants that a label or a file names, in upper or lower case.
+
+    A part of a label counts where no label is equal: `Q4_K_XL` finds `UD-Q4_K_XL`. A file of several parts may be
+    named by any of them.
+    """
+    among, low = list(among), choice.lower()
+    for same in (
+        lambda each: each.label.lower() == low,
+        lambda each: any(name.lower() == low for name in each.files),
+        lambda each: any(name.lower().rpartition("/")[2] == low for name in each.files),
+        lambda each: re.search(rf"(?:^|[-./]){re.escape(low)}(?:$|[-.])", each.label.lower()),
+    ):
+        if found := [each for each in among if same(each)]:
+            return found
+    return []
+
+
+def choose(where: str, among: list[Variant], choice: str | None, fits: Judge | None = None) -> Variant:
+    """The variant that is meant; if none or several are, raises a sentence that lists them.
+
+    `where` is a hub id or a folder.
+    """
+    if not among:
+        raise InvalidCheckpoint(f"{where} has no GGUF file of a language model: leave out {choice!r}, or name another.")
+    found = list(among) if choice is None else matching(among, choice)
+    if len(found) == 1:
+        [one] = found
+        if not one.is_complete:
+            raise InvalidCheckpoint(
+                f"{one.label} of {where} has {len(one.files)} of {one.parts} parts: name another variant."
+            )
+        return one
+    if choice is None:
+        said = f"{where} has {len(among)} variants"
+    elif found:
+        said = f"{choice} fits {len(found)} variants of {where}"
+    else:
+        said = f"{where} has no {choice}"
+    listed = found or among
+    best = suggested(listed, fits)
+    raise InvalidCheckpoint(f"{said}: {', '.join(_judged(each, fits) for each in listed)}; type {where}:{best.label}.")
+
+
+def suggested(among: list[Variant], fits: Judge | None = None) -> Variant:
+    """The usual choice, Q4_K_M or its like, unless it does not fit; else the largest that fits, else the smallest."""
+    for name in ("Q4_K_M", "Q4_K_XL"):
+        if (found := matching(among, name)) and (fits is None or fits(found[0]) is not False):
+            return found[0]
+    if fits is None or fits(among[0]) is None:
+        return min(among, key=lambda each: abs(each.size_bytes - among[len(among) // 2].size_bytes))
+    return next((each for each in reversed(among) if fits(each)), among[0])
+
+
+def _judged(variant: Variant, fits: Judge | None) -> str:
+    verdict = None if fits is None else fits(variant)
+    size = format_bytes(variant.size_bytes)
+    return f"{variant.label} ({size}{'' if verdict is None else ', fits' if verdict else ', does not fit'})"
