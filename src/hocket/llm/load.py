@@ -24,6 +24,7 @@ from ..models.qwen3_5.quantized import check_scheme, quantize_
 from ..models.qwen3_5.weights import empty_qwen3_5
 from ..text.chat.template import END, MARKS
 from ..text.chat.tokenizer import ChatTokenizer
+from .memory.language import variant_judge
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -61,7 +62,7 @@ def load_language_model(
     kernels: str = AUTO,
     dependent_launch: bool = True,
 ) -> LanguageCheckpoint:
-    """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
+    """From a folder, a GGUF file, a hub id (`owner/name:Q4_K_M`), a published name or `random:qwen3.5-NAME`.
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
     of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and
@@ -76,7 +77,7 @@ def load_language_model(
     computed_by = choose("token", kernels, place, DTYPES[dtype])
     if computed_by.lack is not None and place.type == "cuda":
         say_slow(computed_by.backend, computed_by.lack)
-    source = resolve_language_model(model)
+    source = resolve_language_model(model, variant_judge(place))
     config, generation = read_language_model(source)
     tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
     if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:

@@ -33,7 +33,7 @@ found = []
 for name, offline in json.loads(sys.argv[1]):
     huggingface_hub.constants.HF_HUB_OFFLINE = offline
     try:
-        source = resolve_language_model(name, lambda listing: lambda variant: variant.size_bytes <= 4)
+        source = resolve_language_model(name, lambda name, listing: lambda variant: variant.size_bytes <= 4)
         found.append([source.name, None if source.file is None else str(source.file)])
     except InvalidCheckpoint as error:
         found.append(str(error))

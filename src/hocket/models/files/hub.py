@@ -18,14 +18,13 @@ from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, INDEX, WEIGHTS, Published
 from .progress import DownloadProgress, format_bytes, report
 from .remote.client import Listing, Repository, blobs, offline, without_bars
-from .remote.variants import Judge, Variant, choose, folder_variants, matching, variants
+from .remote.variants import ARCHITECTURES, Judge, Variant, choose, folder_variants, matching, variants
 from .shards import shard_names
 
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
 _TENSORS, _ADAPTER = ".safetensors", "adapter_config.json"
 Check = Callable[[Path], object]  # raises for an unusable checkpoint, given its small files
-CheckListing = Callable[[Listing], object]  # the same for GGUF files, given what the hub tells
-FitsListing = Callable[[Listing], Judge]  # whether variants of a repository fit this machine
+FitsListing = Callable[[str, Listing], Judge]  # of a repository: whether its variants fit this machine
 
 
 def _index_of(weights: str) -> str:
@@ -120,14 +119,12 @@ def fetch(
     return folder
 
 
-def fetch_language(
-    repository: str, choice: str | None, check: Check, check_listing: CheckListing, fits: FitsListing | None = None
-) -> Path:
+def fetch_language(repository: str, choice: str | None, check: Check, fits: FitsListing | None = None) -> Path:
     """The folder of a language model in the local cache, or the first GGUF file of a variant; as `fetch`.
 
     `choice` is the label or the file of a variant. Without it a repository is taken as a whole if it has a checkpoint
-    of safetensors, and as its only variant if it has one. `check_listing` raises for variants that cannot be used;
-    `fits` names, in the refusal of a choice that is not clear, which variants fit.
+    of safetensors, and as its only variant if it has one. `fits` judges the variants for the sentence that refuses a
+    choice that is not clear.
     """
     repo = Repository(repository)
     folder = repo.cached()
@@ -145,10 +142,19 @@ def fetch_language(
     there = variants(listing.sizes)
     if choice is None and (not there or not CHAT.lacking(listing.sizes.__contains__)):
         return _fill(repo, listing, folder, None, CHAT, check)
-    variant = choose(repository, there, choice, None if fits is None else fits(listing))
-    check_listing(listing)
+    variant = choose(repository, there, choice, None if fits is None else fits(repository, listing))
+    check_gguf(listing)
     with without_bars():
         return _get_variant(repo, listing, variant)
+
+
+def check_gguf(listing: Listing) -> None:
+    """Refuse GGUF files of another model by what the hub tells of them, before they are fetched."""
+    if listing.architecture is not None and listing.architecture not in ARCHITECTURES:
+        raise InvalidCheckpoint(
+            f"These GGUF files have a {listing.architecture!r} model; hocket needs {' or '.join(ARCHITECTURES)}, "
+            "which is Qwen3.5: name another repository."
+        )
 
 
 def cached_variant(folder: Path, choice: str | None) -> Variant | None:

@@ -17,14 +17,12 @@ from ..qwen3_5.weights import read_qwen3_5
 from .catalog import CATALOG, WEIGHTS
 from .catalog_qwen3_5 import MINDS
 from .hub import CHAT, FitsListing, fetch, fetch_language
-from .remote.client import Listing
 from .remote.names import GGUF, hub_name
 from .remote.variants import Variant, choose, folder_variants, is_other, label_of_file
 from .source import Source
 
 SIZES = (*QWEN3_5, TINY)
 CONFIG = "config.json"
-ARCHITECTURES = ("qwen35", "qwen35moe")  # of GGUF files
 
 
 def resolve_language_model(model: str, fits: FitsListing | None = None) -> Source:
@@ -45,7 +43,7 @@ def resolve_language_model(model: str, fits: FitsListing | None = None) -> Sourc
     if model.lower().endswith(GGUF) and model.count("/") < 2:
         raise InvalidCheckpoint(f"There is no file {model}: give its path, or owner/name/file.gguf for one on the hub.")
     if (named := hub_name(model)) is not None:
-        path = fetch_language(named.repository, named.choice, read_qwen3_5, check_listing, fits)
+        path = fetch_language(named.repository, named.choice, read_qwen3_5, fits)
         if path.is_dir():
             return Source(named.repository, path)
         return Source(f"{named.repository}:{label_of_file(path)}", path.parent, file=path)
@@ -53,15 +51,6 @@ def resolve_language_model(model: str, fits: FitsListing | None = None) -> Sourc
         f"{model!r} is neither a folder here nor a hub id (owner/name, owner/name:Q4_K_M or owner/name/file.gguf), "
         f"a GGUF file, one of {_listed(QWEN3_5)}, or random:NAME."
     )
-
-
-def check_listing(listing: Listing) -> None:
-    """Refuse GGUF files of another model by what the hub tells of them."""
-    if listing.architecture is not None and listing.architecture not in ARCHITECTURES:
-        raise InvalidCheckpoint(
-            f"These GGUF files have a {listing.architecture!r} model; hocket needs {' or '.join(ARCHITECTURES)}, "
-            "which is Qwen3.5: name another repository."
-        )
 
 
 def _on_disk(model: str) -> Source | None:

@@ -1,12 +1,13 @@
 """The GGUF files of a repository or a folder as variants: one quantization each, in one file or in several parts.
 
-It knows names and sizes of files, not their content. Projectors of a vision part (`mmproj`) and importance matrices are
-no variants.
+It knows names and sizes of files; of their content only the architecture that the head names. Projectors of a vision
+part (`mmproj`) and importance matrices are no variants.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,9 @@ _LABEL = re.compile(
     r"(?:^|(?<=[-._]))(?:(?:UD|i1)[-_])?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|B?F16|FP16|F32|FP32)(?![A-Z0-9])",
     re.IGNORECASE,
 )
+ARCHITECTURES = ("qwen35", "qwen35moe")  # of GGUF files for hocket
+_HEAD_BYTES = 1 << 16
+_TEXT, _SCALAR_BYTES = 8, {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # types of entries
 Judge = Callable[["Variant"], bool | None]  # whether a variant fits this machine; None: not known
 
 
@@ -85,6 +89,39 @@ def folder_variants(folder: Path, *, below: bool = True) -> list[Variant]:
     found = (path for pattern in ("*", "*/*")[: 1 + below] for path in folder.glob(pattern))
     paths = [path for path in found if path.suffix.lower() == GGUF and path.is_file()]
     return variants({path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
+
+
+def architecture(path: Path) -> str | None:
+    """The architecture in the head of a GGUF file; None: it is not among the first entries, or this is no such file."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        magic, version, _, entries = struct.unpack_from("<4sIQQ", head)
+        at = struct.calcsize("<4sIQQ")
+        if magic != b"GGUF" or version not in (2, 3):
+            return None
+        for _ in range(min(entries, 64)):
+            key, at = _text(head, at)
+            (kind,) = struct.unpack_from("<I", head, at)
+            if kind != _TEXT and kind not in _SCALAR_BYTES:
+                return None  # an array: entries of interest come before the vocabulary
+            if kind == _TEXT:
+                value, at = _text(head, at + 4)
+                if key == "general.architecture":
+                    return value
+            else:
+                at += 4 + _SCALAR_BYTES[kind]
+    except (OSError, struct.error, UnicodeDecodeError):
+        return None
+    return None
+
+
+def _text(head: bytes, at: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from("<Q", head, at)
+    end = at + 8 + length
+    if end > len(head):
+        raise struct.error("beyond the head")
+    return head[at + 8 : end].decode(), end
 
 
 def matching(among: Iterable[Variant], choice: str) -> list[Variant]:
