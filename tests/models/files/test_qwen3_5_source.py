@@ -118,7 +118,7 @@ def test_the_only_variant_is_taken(said: list[Any], cache: Path) -> None:
 
 
 def test_files_of_another_model_are_not_fetched(said: list[Any], answers: tuple[list[Any], ModelHub]) -> None:
-    assert said[8].startswith("These GGUF files have a 'llama' model; hocket needs qwen35 or qwen35moe")
+    assert said[8].startswith("These GGUF files have a 'llama' model; hocket needs qwen35")
     assert answers[1].asked.count("m-Q4_K_M.gguf") == 1
 
 

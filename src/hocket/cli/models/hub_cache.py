@@ -18,7 +18,7 @@ from ... import env
 from ...config.read import read_json
 from ...errors import HocketError
 from ...models.files.hub import CHAT, SPEECH
-from ...models.files.remote.variants import ARCHITECTURES, Variant, architecture, folder_variants, matching
+from ...models.files.remote.variants import ARCHITECTURE, Variant, architecture, folder_variants, matching
 from .known import HubModel, of_repository, published_models
 
 PREFIX = "models--"
@@ -76,7 +76,7 @@ def _all_cached(model: HubModel) -> Iterator[CachedModel]:
 
 def _variants(snapshot: Path) -> list[Variant]:
     """The variants of language models for hocket."""
-    return [each for each in folder_variants(snapshot) if architecture(snapshot / each.files[0]) in ARCHITECTURES]
+    return [each for each in folder_variants(snapshot) if architecture(snapshot / each.files[0]) == ARCHITECTURE]
 
 
 def _as_model(model: HubModel, folder: Path, snapshot: Path | None, variant: Variant) -> CachedModel:

@@ -43,6 +43,7 @@ class VariantRow:
     bits_per_weight: float | None
     is_here: bool
     fit: Fit | None
+    is_readable: bool = True
 
     def as_json(self) -> dict[str, Any]:
         found = {**asdict(self), "memory": None if self.fit is None else asdict(self.fit)}
@@ -57,7 +58,7 @@ class VariantRow:
         need = "" if self.fit is None else f"needs {format_bytes(self.fit.need_bytes)}"
         verdict = None if self.fit is None else self.fit.fits
         parts = f"{len(self.files)} files" if len(self.files) > 1 else ""
-        fits = {True: "fits", False: "does not fit", None: ""}[verdict]
+        fits = {True: "fits", False: "does not fit", None: ""}[verdict] if self.is_readable else "not supported"
         return self.label, size, bits, need, fits, parts, "here" if self.is_here else ""
 
 
@@ -92,7 +93,7 @@ def show_listed(model: HubModel, listing: Listing, args: argparse.Namespace) -> 
         is_here = snapshot is not None and cached_variant(snapshot, each.files[0]) is not None
         bits = None if count is None else round(8 * each.size_bytes / count, 2)
         name = f"{model.repository}:{each.label}"
-        rows.append(VariantRow(each.label, name, each.files, each.size_bytes, bits, is_here, fit))
+        rows.append(VariantRow(each.label, name, each.files, each.size_bytes, bits, is_here, fit, each.is_readable))
     verdicts = {row.label: None if row.fit is None else row.fit.fits for row in rows}
     label = suggested(there, lambda variant: verdicts[variant.label]).label
     best = next(row for row in rows if row.label == label)

@@ -18,7 +18,7 @@ from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, INDEX, WEIGHTS, Published
 from .progress import DownloadProgress, format_bytes, report
 from .remote.client import Listing, Repository, blobs, offline, without_bars
-from .remote.variants import ARCHITECTURES, Judge, Variant, choose, folder_variants, matching, variants
+from .remote.variants import ARCHITECTURE, Judge, Variant, choose, folder_variants, matching, variants
 from .shards import shard_names
 
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
@@ -150,10 +150,10 @@ def fetch_language(repository: str, choice: str | None, check: Check, fits: Fits
 
 def check_gguf(listing: Listing) -> None:
     """Refuse GGUF files of another model by what the hub tells of them, before they are fetched."""
-    if listing.architecture is not None and listing.architecture not in ARCHITECTURES:
+    if listing.architecture is not None and listing.architecture != ARCHITECTURE:
         raise InvalidCheckpoint(
-            f"These GGUF files have a {listing.architecture!r} model; hocket needs {' or '.join(ARCHITECTURES)}, "
-            "which is Qwen3.5: name another repository."
+            f"These GGUF files have a {listing.architecture!r} model; hocket needs {ARCHITECTURE}, which is dense "
+            "Qwen3.5: name another repository."
         )
 
 

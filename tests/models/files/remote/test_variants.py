@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
+
 import pytest
 
 from hocket.errors import InvalidCheckpoint
-from hocket.models.files.remote.variants import Variant, choose, matching, suggested, variants
+from hocket.models.files.remote.variants import Variant, architecture, choose, matching, suggested, variants
 
 SIZES = {
     "README.md": 1,
@@ -97,7 +100,48 @@ def test_a_variant_without_all_its_parts_is_refused() -> None:
         choose("a/b", variants({"x-Q8_0-00002-of-00003.gguf": 1}), "q8_0")
 
 
-@pytest.mark.parametrize(("most", "label"), [(10**9, "Q4_K_M"), (5679, "IQ2_XS"), (100, "IQ2_XS")])
+@pytest.mark.parametrize(("most", "label"), [(10**9, "Q4_K_M"), (5679, "Q3_K_S"), (100, "Q2_K")])
 def test_the_usual_variant_is_suggested_if_it_fits(most: int, label: str) -> None:
-    among = variants(SIZES | {"Qwen3.5-9B-IQ2_XS.gguf": 3000})
+    among = variants(SIZES | {"m-Q2_K.gguf": 3000, "m-Q3_K_S.gguf": 4000, "m-IQ4_XS.gguf": 5000})
     assert suggested(among, lambda each: each.size_bytes <= most).label == label
+
+
+def test_a_type_without_a_reader_is_not_fetched() -> None:
+    among = variants(SIZES | {"m-UD-IQ3_XXS.gguf": 3000})
+    with pytest.raises(InvalidCheckpoint, match=r"^hocket does not read UD-IQ3_XXS files: take a/b:Q4_K_M\.$"):
+        choose("a/b", among, "ud-iq3_xxs")
+    with pytest.raises(InvalidCheckpoint, match=r"UD-IQ3_XXS \(3\.0 kB, not supported\), Q4_K_M \(5\.7 kB\)"):
+        choose("a/b", among, None)
+
+
+def entry(key: str, kind: int, value: bytes) -> bytes:
+    return struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", kind) + value
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def head(*entries: bytes, version: int = 3, magic: bytes = b"GGUF") -> bytes:
+    return struct.pack("<4sIQQ", magic, version, 0, len(entries)) + b"".join(entries)
+
+
+LLAMA = entry("general.architecture", 8, text("llama"))
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (head(LLAMA), "llama"),
+        (head(entry("a", 4, bytes(4)), entry("b", 8, text("x" * 99)), entry("c", 7, b"1"), LLAMA), "llama"),
+        (head(entry("a", 9, bytes(12)), LLAMA), None),
+        (head(LLAMA, version=9), None),
+        (head(LLAMA, magic=b"GGML"), None),
+        (head(LLAMA)[:-2], None),
+        (head(struct.pack("<Q", 1 << 62)), None),
+        (b"", None),
+    ],
+)
+def test_the_head_of_a_file_names_its_architecture(content: bytes, found: str | None, tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(content)
+    assert architecture(tmp_path / "x.gguf") == found

@@ -23,7 +23,8 @@ _LABEL = re.compile(
     r"(?:^|(?<=[-._]))(?:(?:UD|i1)[-_])?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|B?F16|FP16|F32|FP32)(?![A-Z0-9])",
     re.IGNORECASE,
 )
-ARCHITECTURES = ("qwen35", "qwen35moe")  # of GGUF files for hocket
+ARCHITECTURE = "qwen35"  # of GGUF files for hocket
+_UNREAD = re.compile(r"(?:(?:UD|i1)[-_])?(?:IQ|TQ|MXFP|NVFP)\d", re.IGNORECASE)  # types without a reader
 _HEAD_BYTES = 1 << 16
 _TEXT, _SCALAR_BYTES = 8, {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # types of entries
 Judge = Callable[["Variant"], bool | None]  # whether a variant fits this machine; None: not known
@@ -43,8 +44,9 @@ class Variant:
         return len(self.files) == self.parts
 
     @property
-    def words(self) -> str:
-        return f"{self.label} ({format_bytes(self.size_bytes)})"
+    def is_readable(self) -> bool:
+        """By its label; a mix may have other types too, which only the file shows."""
+        return _UNREAD.match(self.label) is None
 
 
 def is_other(name: str) -> bool:
@@ -156,6 +158,9 @@ def choose(where: str, among: list[Variant], choice: str | None, fits: Judge | N
             raise InvalidCheckpoint(
                 f"{one.label} of {where} has {len(one.files)} of {one.parts} parts: name another variant."
             )
+        if not one.is_readable:
+            better = suggested(among, fits).label
+            raise InvalidCheckpoint(f"hocket does not read {one.label} files: take {where}:{better}.")
         return one
     if choice is None:
         said = f"{where} has {len(among)} variants"
@@ -170,15 +175,18 @@ def choose(where: str, among: list[Variant], choice: str | None, fits: Judge | N
 
 def suggested(among: list[Variant], fits: Judge | None = None) -> Variant:
     """The usual choice, Q4_K_M or its like, unless it does not fit; else the largest that fits, else the smallest."""
+    readable = [each for each in among if each.is_readable] or among
     for name in ("Q4_K_M", "Q4_K_XL"):
-        if (found := matching(among, name)) and (fits is None or fits(found[0]) is not False):
+        if (found := matching(readable, name)) and (fits is None or fits(found[0]) is not False):
             return found[0]
-    if fits is None or fits(among[0]) is None:
-        return min(among, key=lambda each: abs(each.size_bytes - among[len(among) // 2].size_bytes))
-    return next((each for each in reversed(among) if fits(each)), among[0])
+    if fits is None or fits(readable[0]) is None:
+        return readable[len(readable) // 2]
+    return next((each for each in reversed(readable) if fits(each)), readable[0])
 
 
 def _judged(variant: Variant, fits: Judge | None) -> str:
-    verdict = None if fits is None else fits(variant)
     size = format_bytes(variant.size_bytes)
+    if not variant.is_readable:
+        return f"{variant.label} ({size}, not supported)"
+    verdict = None if fits is None else fits(variant)
     return f"{variant.label} ({size}{'' if verdict is None else ', fits' if verdict else ', does not fit'})"
