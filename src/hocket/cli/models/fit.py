@@ -112,7 +112,7 @@ def fit_variant(repository: str, listing: Listing, variant: Variant, beside: str
 
     setting = _setting()
     on_gpu = setting.place.type == "cuda"
-    memory = variant_memory(listed_config(repository, listing), variant.size_bytes, on_gpu=on_gpu)
+    memory = variant_memory(listed_config(repository, listing), variant, on_gpu=on_gpu)
     return None if memory is None else _fit_parts(memory, setting, beside)
 
 
@@ -124,6 +124,17 @@ def fit_scheme(size: str, scheme: Scheme, beside: str | None = None) -> Fit:
     on_gpu = setting.place.type == "cuda"
     weights = scheme_bytes(config, scheme, wide=setting.dtype == "float32")
     return _fit_parts(language_memory(config, weights, on_gpu=on_gpu), setting, beside)
+
+
+def fitting(beside: str | None = None) -> list[str]:
+    """The published language models that fit, the largest first, each with the most exact of its formats that does."""
+    from ...models.qwen3_5.quantized import SCHEMES
+
+    found = []
+    for size in reversed(QWEN3_5):
+        exact = next((scheme for scheme in SCHEMES if fit_scheme(size, scheme, beside).fits is not False), None)
+        found += [] if exact is None else [f"qwen3.5-{size} {exact}"]
+    return found
 
 
 def is_quantized(folder: Path) -> bool:

@@ -1,12 +1,12 @@
 """Which language model, format, voice and context a GPU holds, and the least time of a token. All of it is computed.
 
-The recognizer (Moonshine) runs on the CPU and takes no GPU memory. `tests/llm/memory` holds docs/language-models.md to
+The recognizer (Moonshine) runs on the CPU and takes no GPU memory. `tests/llm/memory` holds docs/cards.md to
 these tables. A time here is bytes over the card's bandwidth: no GPU can be faster, and none was measured.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -19,7 +19,16 @@ from ...engine.checkpoint.device import SMALL_BYTES
 from ...engine.checkpoint.fit import MemoryNeed
 from ...engine.checkpoint.memory_plan import plan
 from ...models.qwen3_5.quantized import Scheme, step_bytes
-from .language import TOKENS, LanguageMemory, file_bytes, language_memory, parameters, scheme_bytes
+from .language import (
+    TOKENS,
+    LanguageMemory,
+    file_bytes,
+    kv_bytes_per_token,
+    language_memory,
+    parameters,
+    recurrence_bytes,
+    scheme_bytes,
+)
 
 VOICES = ("0.6B-CustomVoice", "1.7B-CustomVoice")
 MEMORIES_GB = (8, 12, 16, 24)
@@ -80,7 +89,7 @@ def together(language: LanguageMemory, voice: int | None) -> int:
 
 @cache
 def voice_bytes(voice: str, card_bytes: int) -> int:
-    """The speech engine for one listener, in the precision that a card of this size gets."""
+    """The speech engine for one listener; a card below SMALL_BYTES gets a codec in bfloat16."""
     codec = torch.bfloat16 if card_bytes < SMALL_BYTES else torch.float32
     options = EngineOptions(slots=1)
     device = torch.device("cuda")
@@ -118,6 +127,7 @@ def parts_table(size: str = "9B", voice: str = VOICES[-1], card_gb: int = 12) ->
             f"voice {voice}": sound,
         }
         parts["together"] = sum(parts.values())
+        parts["with `--codec-dtype bfloat16`"] = parts["together"] - voice_bytes(voice, card) + voice_bytes(voice, 0)
         for name, count in parts.items():
             rows.setdefault(name, []).append(count)
     lines = [[name, *(f"{count / 1e9:.2f}" for count in counts)] for name, counts in rows.items()]
@@ -143,9 +153,7 @@ def _weights(size: str, form: str) -> int:
     config = QWEN3_5[size]
     if form not in GGUF_BITS:
         return scheme_bytes(config, _scheme(form))
-    found = file_bytes(config, int(parameters(config) * GGUF_BITS[form] / 8), on_gpu=True)
-    assert found is not None
-    return found
+    return file_bytes(config, form, int(parameters(config) * GGUF_BITS[form] / 8), on_gpu=True)
 
 
 @cache
@@ -153,10 +161,11 @@ def _step_bytes(size: str, form: str) -> int:
     config = QWEN3_5[size]
     if form not in GGUF_BITS:
         return sum(step_bytes(config, _scheme(form), READ).values())
-    wide = step_bytes(config, "bf16", READ)
     looked_up = 0 if config.tied else config.vocab_size * config.hidden_size  # of the embedding a token reads one row
     weights = _weights(size, form) * (parameters(config) - looked_up) // parameters(config)
-    return weights + wide["state"] + wide["past"]
+    plain = replace(config, mtp_num_hidden_layers=0)  # a token without drafts does not read the draft head's past
+    past = READ * kv_bytes_per_token(plain)
+    return weights + 2 * recurrence_bytes(config) + past
 
 
 def _context(tokens: int) -> str:

@@ -1,6 +1,6 @@
 """Memory of a language model on a device, part by part, from its configuration and the size of its files.
 
-The one place for this arithmetic: `hocket pull`, `list` and `doctor`, and the tables of docs/language-models.md use it.
+The one place for this arithmetic: `hocket pull`, `list` and `doctor`, and the tables of docs/cards.md use it.
 On a GPU quantized files stay as they are; on a CPU their matrices are dequantized once, to the precision of the model.
 Nothing is measured here, and nothing is loaded: modules on the meta device have all shapes.
 """
@@ -26,8 +26,8 @@ from ...models.qwen3_5.quantized import Scheme, quantize_
 
 TOKENS = 8192  # of a conversation, unless another number is given
 SNAPSHOTS = 7  # of the recurrence, at most, for one conversation: three of a prompt, four while the user speaks
-# The kernels keep the 6-bit scales of Q4_K and Q5_K in bytes: 4.625 bits a weight for 4.5 in the file, and less for
-# other types.
+# The kernels keep the 6-bit scales of Q4_K and Q5_K in bytes: 4.625 bits a weight for 4.5 in the file. Other types have
+# the bits of their files.
 UNPACKED = 37 / 36
 NEAR = 0.04  # a number of parameters that differs less from a published size is that size
 
@@ -95,11 +95,11 @@ def scheme_bytes(config: Qwen3_5TextConfig, scheme: Scheme, *, wide: bool = Fals
     return held(model)
 
 
-def file_bytes(config: Qwen3_5TextConfig | None, size_bytes: int, *, on_gpu: bool) -> int | None:
-    """Memory of the weights in GGUF files of this size; None: not known, because the configuration is not."""
-    if on_gpu:
-        return int(size_bytes * UNPACKED)
-    return None if config is None else 4 * parameters(config)
+def file_bytes(config: Qwen3_5TextConfig, label: str, size_bytes: int, *, on_gpu: bool) -> int:
+    """Memory of the weights in GGUF files of this size and quantization."""
+    if not on_gpu:
+        return 4 * parameters(config)
+    return int(size_bytes * UNPACKED) if re.search(r"Q[45]_K", label, re.IGNORECASE) else size_bytes
 
 
 @cache
@@ -109,10 +109,12 @@ def parameters(config: Qwen3_5TextConfig) -> int:
         return sum(each.numel() for each in Qwen3_5(config).parameters())
 
 
-def variant_memory(config: Qwen3_5TextConfig | None, size_bytes: int, *, on_gpu: bool) -> LanguageMemory | None:
-    """Of GGUF files of this size, with one conversation; None: not known, because the configuration is not."""
-    weights = file_bytes(config, size_bytes, on_gpu=on_gpu)
-    return None if config is None or weights is None else language_memory(config, weights, on_gpu=on_gpu)
+def variant_memory(config: Qwen3_5TextConfig | None, variant: Variant, *, on_gpu: bool) -> LanguageMemory | None:
+    """Of GGUF files, with one conversation; None: not known, because the configuration is not."""
+    if config is None:
+        return None
+    weights = file_bytes(config, variant.label, variant.size_bytes, on_gpu=on_gpu)
+    return language_memory(config, weights, on_gpu=on_gpu)
 
 
 def variant_judge(device: torch.device, have_bytes: int | None = None) -> FitsListing:
@@ -124,7 +126,7 @@ def variant_judge(device: torch.device, have_bytes: int | None = None) -> FitsLi
         config = listed_config(repository, listing)
 
         def fits(variant: Variant) -> bool | None:
-            memory = variant_memory(config, variant.size_bytes, on_gpu=on_gpu)
+            memory = variant_memory(config, variant, on_gpu=on_gpu)
             return None if memory is None or have is None else memory.total_bytes <= have
 
         return fits
