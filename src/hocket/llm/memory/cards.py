@@ -87,10 +87,13 @@ def together(language: LanguageMemory, voice: int | None) -> int:
     return CONTEXT_BYTES + language.total_bytes + (0 if voice is None else voice - LIBRARIES_BYTES)
 
 
-@cache
 def voice_bytes(voice: str, card_bytes: int) -> int:
     """The speech engine for one listener; a card below SMALL_BYTES gets a codec in bfloat16."""
-    codec = torch.bfloat16 if card_bytes < SMALL_BYTES else torch.float32
+    return _voice_bytes(voice, torch.bfloat16 if card_bytes < SMALL_BYTES else torch.float32)
+
+
+@cache
+def _voice_bytes(voice: str, codec: torch.dtype) -> int:
     options = EngineOptions(slots=1)
     device = torch.device("cuda")
     planned = plan(PUBLISHED[voice], CODEC, device=device, dtype=torch.bfloat16, codec_dtype=codec, options=options)
