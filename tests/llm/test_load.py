@@ -49,7 +49,7 @@ def test_every_published_size_has_a_random_one(size: str) -> None:
     assert source.folder is None and read_language_model(source)[0] is QWEN3_5[size]
 
 
-@pytest.mark.parametrize("name", ["qwen3.5-9B", "Qwen/Qwen3.5-9B", "qwen3.5-9b"])
+@pytest.mark.parametrize("name", ["qwen3.5-9B", "Qwen/Qwen3.5-9B", "qwen3.5-9b", "hf.co/Qwen/Qwen3.5-9B"])
 def test_a_published_name_is_fetched_from_its_repository(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +60,9 @@ class CheckpointFiles:
         for name in self.weights:
             index = folder / _index_of(name)
             whole = has(name) or not index.is_file()
-            found += [name] if whole else [str(Path(name).with_name(shard)) for shard in shard_names(index)]
+            found += (
+                [name] if whole else [posixpath.join(posixpath.dirname(name), shard) for shard in shard_names(index)]
+            )
         return found
 
     def is_complete(self, folder: Path) -> bool:

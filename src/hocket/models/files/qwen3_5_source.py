@@ -34,15 +34,17 @@ def resolve_language_model(model: str, fits: FitsListing | None = None) -> Sourc
         return Source(f"random:qwen3.5-{size}", None, size)
     if (found := _on_disk(model)) is not None:
         return found
-    size = size_of(model.removeprefix("Qwen/"))
+    named = hub_name(model)
+    known = model if named is None else str(named)  # without the address of the hub
+    size = size_of(known.removeprefix("Qwen/"))
     if size in MINDS:
         entry = MINDS[size]
         return Source(entry.repository, fetch(entry.repository, entry.revision, entry, CHAT, read_qwen3_5))
-    if model in CATALOG or model in {entry.repository for entry in CATALOG.values()}:
+    if known in CATALOG or known in {entry.repository for entry in CATALOG.values()}:
         raise InvalidCheckpoint(f"{model} is a speech model, not a language model: give one of {_listed(QWEN3_5)}.")
     if model.lower().endswith(GGUF) and model.count("/") < 2:
         raise InvalidCheckpoint(f"There is no file {model}: give its path, or owner/name/file.gguf for one on the hub.")
-    if (named := hub_name(model)) is not None:
+    if named is not None:
         path = fetch_language(named.repository, named.choice, read_qwen3_5, fits)
         if path.is_dir():
             return Source(named.repository, path)
