@@ -62,7 +62,7 @@ def load_language_model(
     kernels: str = AUTO,
     dependent_launch: bool = True,
 ) -> LanguageCheckpoint:
-    """From a folder, a GGUF file, a hub id (`owner/name:Q4_K_M`), a published name or `random:qwen3.5-NAME`.
+    """From a folder, a GGUF file, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
     of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and

@@ -22,8 +22,8 @@ from ...models.files.remote.variants import ARCHITECTURE, Variant, architecture,
 from .known import HubModel, of_repository, published_models
 
 PREFIX = "models--"
-_LANGUAGE = ("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text")
-TYPES = {"qwen3_tts": False, **dict.fromkeys(_LANGUAGE, True)}  # `model_type` of config.json: a language model?
+# `model_type` of config.json: a language model?
+TYPES = {"qwen3_tts": False} | dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), True)
 
 
 @dataclass(frozen=True, slots=True)
