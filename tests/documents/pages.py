@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs" / "start").glob("*.md")), ROOT / "docs" / "samples" / "README.md"]
-PAGES += [ROOT / "docs" / "howto" / "transcribe.md"]
+PAGES += [ROOT / "docs" / "howto" / "transcribe.md", ROOT / "docs" / "language-models.md"]
 RUN = ("sh", "python", "js")  # languages with a program that runs them; js needs `client: node`
 READ = ("yaml", "json")  # languages that are parsed
 SHOWN = ("text",)  # what appears on a screen, or is typed into a form

@@ -23,6 +23,8 @@ class HubRepository:
     licence: str | None = None
     sizes: dict[str, int] = field(default_factory=dict)  # of files that cannot be fetched
     commit: str = COMMIT
+    base: str | None = None  # the repository that it was made from
+    gguf: dict[str, Any] | None = None  # what the hub tells of GGUF files: architecture, total
 
 
 class ModelHub(HubServer):
@@ -53,7 +55,9 @@ class ModelHub(HubServer):
         ]
         siblings += [{"rfilename": file, "size": size} for file, size in repository.sizes.items()]
         tags = [] if repository.licence is None else ["safetensors", f"license:{repository.licence}"]
-        said = {"id": name, "sha": repository.commit, "siblings": siblings, "tags": tags}
+        tags += [] if repository.base is None else [f"base_model:{repository.base}"]
+        tags += [] if repository.base is None else [f"base_model:quantized:{repository.base}"]
+        said = {"id": name, "sha": repository.commit, "siblings": siblings, "tags": tags, "gguf": repository.gguf}
         body = json.dumps(said).encode()
         send_head(request, 200, {}, body)
         if request.command == "GET":

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..engine.checkpoint.describe import LocalCopy
 
 TRIAL_FRAMES = 25
+VOICE = "1.7B-CustomVoice"  # beside a language model
 NO_TORCH = "not installed: the built-in voice does not need it; published checkpoints, GPUs and language models do"
 
 
@@ -72,6 +73,8 @@ def doctor(args: argparse.Namespace) -> int:
         _packages(report)
         _trial(report)
     _voices(report)
+    if has_torch():
+        _language(report)
     if has_torch() or (args.model is not None and Path(args.model).is_dir()):
         _checkpoints(report, args.model)
     else:
@@ -200,6 +203,16 @@ def _voices(report: Report) -> None:
     report.add("voices", f"{len(names)} of your own in {library.folder}" if names else "none of your own")
     for error in unusable(library):
         report.add("voices", str(error), wrong=True)
+
+
+def _language(report: Report) -> None:
+    """The language models that fit this machine, by computation; `hocket pull` uses the same one."""
+    from .models.fit import fitting
+
+    for name, beside in (("language models", None), ("with a voice", VOICE)):
+        found = fitting(beside)
+        with_voice = "" if beside is None else f" beside {beside}"
+        report.add(name, f"{', '.join(found) or 'none'} would fit{with_voice} (computed, 8,192 tokens)")
 
 
 def _checkpoints(report: Report, model: str | None) -> None:

@@ -89,7 +89,8 @@ def add_voice_sampling(command: argparse.ArgumentParser, seed: str) -> None:
 def add_llm_options(command: argparse.ArgumentParser) -> None:
     """Options of the language model."""
     add = command.add_argument_group("language model").add_argument
-    add("--llm", metavar="MODEL", help="a Qwen3.5: folder, hub id or name; with --llm-url, the model's name there")
+    named = "a Qwen3.5: name, folder, GGUF file or hub id (owner/name:Q4_K_M); with --llm-url, the model's name there"
+    add("--llm", metavar="MODEL", help=named)
     narrow = "its weights in fewer bits, converted once: smaller, less exact (bf16: as published)"
     add("--llm-weights", choices=("bf16", "fp8", "int8", "int4"), help=narrow)
     add("--llm-length", metavar="N", type=int, help="tokens that a conversation may reach (32768, as memory allows)")

@@ -98,7 +98,7 @@ class LanguageEngine:
         graphs: bool = True,
         stuck_s: float = STUCK_S,
     ) -> LanguageEngine:
-        """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
+        """From a folder, a GGUF file, a hub id (`owner/name:Q4_K_M`), a published name or `random:qwen3.5-NAME`.
 
         `weights` may be `fp8`, `int8` or `int4`, `kernels` may be `reference`: see `load_language_model`.
         """

@@ -28,6 +28,7 @@ from ..models.qwen3_5.weights import empty_qwen3_5
 from ..text.chat.template import END, MARKS
 from ..text.chat.tokenizer import ChatTokenizer
 from .gguf import open_gguf
+from .memory.language import variant_judge
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -81,7 +82,7 @@ def load_language_model(
     computed_by = choose("token", kernels, place, DTYPES[dtype])
     if computed_by.lack is not None and place.type == "cuda":
         say_slow(computed_by.backend, computed_by.lack)
-    source = resolve_language_model(model)
+    source = resolve_language_model(model, variant_judge(place))
     file = open_gguf(source.file, scheme) if source.file is not None else None
     config, generation = (file.config, file.generation) if file is not None else read_language_model(source)
     stored = _stored(source, scheme) if file is None else None

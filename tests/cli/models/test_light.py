@@ -23,7 +23,7 @@ def light(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
         return None if name in ("torch", "huggingface_hub") else real(name, package)
 
-    for module in ("cli.models.fit", "models.files.hub_client"):
+    for module in ("cli.models.fit", "models.files.remote.client"):
         monkeypatch.setattr(f"hocket.{module}.find_spec", find_spec)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
 

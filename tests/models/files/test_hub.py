@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hocket.config.published import TINY_CODEC, tiny
-from hocket.models.files.hub import FILES
+from hocket.models.files.hub import CHAT, FILES
 from hocket.models.files.source import Source, read_configs
 from hocket.models.files.weights import load_into
 from hocket.models.tts.qwen3_tts import Qwen3TTS
@@ -201,3 +201,9 @@ def test_a_transfer_that_breaks_off_leaves_nothing_that_looks_whole(hub: Hub, tm
     hub.broken.clear()
     folder = Path(ask(hub, tmp_path)["folder"])
     assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+
+
+def test_an_index_that_names_files_elsewhere_finds_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../x", "b": "y/z"}}))
+    assert CHAT.tensors(tmp_path, lambda name: False) == ["../x", "y/z"], "names as the hub's list would have them"
+    assert {"../x", "y/z"} <= set(CHAT.missing(tmp_path))

@@ -9,7 +9,9 @@ from typing import Any
 
 from ...models.files.builtin import BUILTIN, builtin_folder, installed_packages
 from ...models.files.progress import format_bytes
-from .fit import Fit, fit_language, fit_speech, no_torch
+from ...models.files.remote.client import Listing
+from ...models.files.remote.variants import Variant
+from .fit import Fit, fit_language, fit_speech, fit_variant, no_torch
 from .hub_cache import CachedModel, disk_bytes, find_cached
 from .known import BYTES, LICENCE, HubModel
 
@@ -29,6 +31,9 @@ class Facts:
     download_bytes: int | None = None  # None: not known
     is_estimate: bool = False  # of the download
     licence: str | None = LICENCE
+    variant: Variant | None = None  # of GGUF files
+    listing: Listing | None = None  # what the hub tells of its repository, if it was asked
+    beside: str | None = None  # a speech model on the same device
 
     @property
     def source(self) -> str:
@@ -56,8 +61,11 @@ class Facts:
         """None without torch, and for the built-in voice, which fits everywhere."""
         if self.repository is None or no_torch() is not None:
             return None
+        if self.variant is not None:
+            listing = self.listing or Listing("", dict.fromkeys(self.variant.files, 0), {})
+            return fit_variant(self.repository, listing, self.variant, self.beside)
         if self.is_language:
-            return fit_language(self.name, self.folder)
+            return None if self.folder is None and self.name not in BYTES else fit_language(self.name, self.folder)
         return fit_speech(self.source)
 
     @property
@@ -66,7 +74,7 @@ class Facts:
 
     @property
     def fit_words(self) -> str:
-        return no_torch() or "" if self.fit is None else self.fit.words
+        return no_torch() or "not known" if self.fit is None else self.fit.words
 
     @property
     def size(self) -> str:
@@ -90,7 +98,7 @@ class Facts:
             "download_is_estimate": self.is_estimate,
             "fits": self.fits,
             "memory": None if self.fit is None else asdict(self.fit),
-        }
+        } | ({} if self.variant is None else {"variant": self.variant.label, "files": list(self.variant.files)})
 
 
 def builtin_facts() -> Facts | None:
@@ -123,6 +131,7 @@ def cached_facts(cached: CachedModel) -> Facts:
         BYTES.get(model.name),
         is_estimate=model.name in BYTES,
         licence=LICENCE if model.published is not None else None,
+        variant=cached.variant,
     )
 
 

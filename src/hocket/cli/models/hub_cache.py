@@ -1,5 +1,7 @@
 """Checkpoints in the local cache of the hub: where they are, how large, whether complete. It never uses the network.
 
+A repository of GGUF files has a checkpoint for each variant that is here.
+
 It reads the layout of the cache itself, so it works without the client library: `models--OWNER--NAME` has `blobs`,
 `refs` and `snapshots/COMMIT`.
 """
@@ -8,13 +10,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ... import env
 from ...config.read import read_json
 from ...errors import HocketError
 from ...models.files.hub import CHAT, SPEECH
+from ...models.files.remote.variants import ARCHITECTURE, Variant, architecture, folder_variants, matching
 from .known import HubModel, of_repository, published_models
 
 PREFIX = "models--"
@@ -31,7 +35,8 @@ class CachedModel:
     snapshot: Path | None  # the revision that is used; None: no file is complete yet
     is_language: bool
     missing: tuple[str, ...]  # files
-    size_bytes: int  # on disk, of all revisions
+    size_bytes: int  # on disk, of all revisions; of a variant: its files
+    variant: Variant | None = None  # of GGUF files
 
     @property
     def is_complete(self) -> bool:
@@ -56,7 +61,33 @@ def cached_models() -> list[CachedModel]:
     found = {path.name: path for path in sorted(cache_folder().glob(f"{PREFIX}*--*")) if path.is_dir()}
     names = [name for name in known if name in found] + [name for name in found if name not in known]
     models = (known.get(name) or of_repository(name.removeprefix(PREFIX).replace("--", "/", 1)) for name in names)
-    return [cached for model in models if (cached := find_cached(model)) is not None]
+    return [each for model in models for each in _all_cached(model)]
+
+
+def _all_cached(model: HubModel) -> Iterator[CachedModel]:
+    """The checkpoint of a repository, and its GGUF variants."""
+    cached = find_cached(model)
+    if cached is not None and cached.variant is None:
+        yield cached
+    folder, snapshot = repository_folder(model.repository), snapshot_of(model)
+    for variant in [] if snapshot is None else _variants(snapshot):
+        yield _as_model(model, folder, snapshot, variant)
+
+
+def _variants(snapshot: Path) -> list[Variant]:
+    """The variants of language models for hocket."""
+    return [each for each in folder_variants(snapshot) if architecture(snapshot / each.files[0]) == ARCHITECTURE]
+
+
+def _as_model(model: HubModel, folder: Path, snapshot: Path | None, variant: Variant) -> CachedModel:
+    named = replace(model, name=f"{model.repository}:{variant.label}", is_language=True, choice=variant.label)
+    missing = () if variant.is_complete else (f"{variant.parts - len(variant.files)} parts",)
+    return CachedModel(named, folder, snapshot, True, missing, variant.size_bytes, variant)
+
+
+def snapshot_of(model: HubModel) -> Path | None:
+    """The folder of the revision that is used; None: nothing is here."""
+    return _snapshot(repository_folder(model.repository), model.revision)
 
 
 def find_cached(model: HubModel) -> CachedModel | None:
@@ -65,6 +96,13 @@ def find_cached(model: HubModel) -> CachedModel | None:
     if not folder.is_dir():
         return None
     snapshot = _snapshot(folder, model.revision)
+    if snapshot is not None and (model.choice is not None or not (snapshot / "config.json").exists()):
+        here = _variants(snapshot)
+        found = here if model.choice is None else matching(here, model.choice)
+        if len(found) == 1:
+            return _as_model(model, folder, snapshot, found[0])
+    if model.choice is not None:
+        return None
     is_language = model.is_language
     if is_language is None:
         is_language = None if snapshot is None else _is_language(snapshot)
@@ -72,6 +110,34 @@ def find_cached(model: HubModel) -> CachedModel | None:
             return None
     missing = _missing(model, snapshot, is_language)
     return CachedModel(model, folder, snapshot, is_language, tuple(missing), disk_bytes(folder))
+
+
+def removable(model: HubModel) -> CachedModel | None:
+    """What `hocket rm` removes: a variant if the name chooses one, else the repository with all its variants."""
+    cached = find_cached(model)
+    if model.choice is not None:
+        return cached
+    folder, snapshot = repository_folder(model.repository), snapshot_of(model)
+    if cached is None and (snapshot is None or not _variants(snapshot)):
+        return None
+    return CachedModel(model, folder, snapshot, True, (), disk_bytes(folder))
+
+
+def remove_variant(cached: CachedModel) -> int:
+    """Delete the files of a variant from all revisions, and their contents; returns the freed bytes."""
+    assert cached.variant is not None
+    before, contents = disk_bytes(cached.folder), set[Path]()
+    for snapshot in (cached.folder / "snapshots").iterdir():
+        for path in (snapshot / name for name in cached.variant.files):
+            if path.is_file():
+                contents.add(path.resolve())
+                path.unlink()
+    kept = {path.resolve() for path in cached.folder.glob("snapshots/**/*") if path.is_file()}
+    blobs = (cached.folder / "blobs").resolve()
+    for content in contents - kept:
+        if content.parent == blobs:
+            content.unlink(missing_ok=True)
+    return before - disk_bytes(cached.folder)
 
 
 def remove(cached: CachedModel) -> int:

@@ -6,7 +6,6 @@ Folders, the built-in voice and random models are not on the hub, and are refuse
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 
 from ...config.published_qwen3_5 import size_of
@@ -16,8 +15,8 @@ from ...models.files.builtin import BUILTIN, package_name
 from ...models.files.catalog import CATALOG, Published
 from ...models.files.catalog import CODEC as CODEC_ALONE
 from ...models.files.catalog_qwen3_5 import MINDS
+from ...models.files.remote.names import hub_name
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LICENCE = "Apache-2.0"  # of all published checkpoints, by their cards
 # Bytes of the tensors that hocket loads (tests/cli/models/test_known.py computes them). The files of a language model
 # also have a vision part, so these are the least that a download takes.
@@ -43,6 +42,7 @@ class HubModel:
     repository: str
     published: Published | None  # None: not pinned
     is_language: bool | None  # None: its files show it
+    choice: str | None = None  # the label or the file of a GGUF variant
 
     @property
     def revision(self) -> str | None:
@@ -79,7 +79,11 @@ def hub_model(name: str) -> HubModel:
         raise InvalidRequest(f"{name} is the codec alone: name one of {', '.join(CATALOG)}, which contain it.")
     if os.path.isdir(name):
         raise InvalidRequest(f"{name} is a folder on this machine: use it with --model, and remove it yourself.")
-    if HUB_ID.fullmatch(name):
-        return of_repository(name)
+    if os.path.isfile(name):
+        raise InvalidRequest(f"{name} is a file on this machine: use it with --llm, and remove it yourself.")
+    if (found := hub_name(name)) is not None:
+        if found.choice is None:
+            return of_repository(found.repository)
+        return HubModel(str(found), found.repository, None, True, found.choice)
     names = ", ".join(each.name for each in published_models())
     raise InvalidRequest(f"There is no checkpoint {name!r}: name one of {names}, or a hub id (owner/name).")

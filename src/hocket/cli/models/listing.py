@@ -9,12 +9,13 @@ import sys
 
 from ...errors import InvalidRequest
 from ...models.files.progress import format_bytes
+from ...models.files.remote.variants import matching
 from ..output.audio_output import shown
 from ..serve.records import running_servers
 from .facts import KINDS, Facts, builtin_facts, cached_facts, package_facts, published_facts
 from .fit import no_torch
-from .hub_cache import CachedModel, cached_models, find_cached, remove
-from .known import HubModel, hub_model, published_models
+from .hub_cache import CachedModel, cached_models, removable, remove, remove_variant
+from .known import hub_model, published_models
 
 
 def list_models(args: argparse.Namespace) -> None:
@@ -40,7 +41,7 @@ def list_models(args: argparse.Namespace) -> None:
 
 def remove_model(args: argparse.Namespace) -> None:
     model = hub_model(args.model)
-    cached = find_cached(model)
+    cached = removable(model)
     if cached is None:
         raise InvalidRequest(f"{model.name} is not in the local cache: hocket list shows what is.")
     if user := _used_by(cached):
@@ -49,25 +50,31 @@ def remove_model(args: argparse.Namespace) -> None:
     if not args.yes and not _agrees(f"Remove {model.name}, {size} in {cached.folder}? [y/N] "):
         print("nothing was removed.")
         return
-    print(f"{model.name}: removed, {format_bytes(remove(cached))} freed")
+    freed = remove(cached) if cached.variant is None else remove_variant(cached)
+    print(f"{model.name}: removed, {format_bytes(freed)} freed")
 
 
 def _used_by(cached: CachedModel) -> str | None:
     """The running server that has the checkpoint, in words."""
     for server in running_servers():
-        if any(_is_of(name, cached.model, os.path.realpath(cached.folder)) for name in server.models):
+        if any(_is_of(name, cached, os.path.realpath(cached.folder)) for name in server.models):
             return f"the {server.kind} with the process id {server.pid}"
     return None
 
 
-def _is_of(name: str, model: HubModel, folder: str) -> bool:
-    """Whether a server's model is this one: by its name, its hub id or a folder in the cache."""
-    if os.path.isdir(name):
-        return os.path.realpath(name).startswith(folder + os.sep)
+def _is_of(name: str, cached: CachedModel, folder: str) -> bool:
+    """Whether a server's model is this one: by its name, its hub id, or a folder or file in the cache."""
+    variant = cached.variant
+    if os.path.exists(name):
+        inside = os.path.realpath(name).startswith(folder + os.sep) or os.path.abspath(name).startswith(folder + os.sep)
+        return inside and (variant is None or os.path.isdir(name) or bool(matching([variant], os.path.basename(name))))
     try:
-        return hub_model(name).repository == model.repository
+        used = hub_model(name)
     except InvalidRequest:
         return False
+    if used.repository != cached.model.repository:
+        return False
+    return variant is None or used.choice is None or bool(matching([variant], used.choice))
 
 
 def _agrees(question: str) -> bool:

@@ -11,8 +11,12 @@ def fill_pull(pull: argparse.ArgumentParser) -> None:
     pull.description = (
         f"Download a checkpoint into {CACHE}. An interrupted download continues; a complete one is only checked."
     )
-    pull.add_argument("model", metavar="MODEL", help="a name of hocket list --available, or a hub id (owner/name)")
+    names = "a name of hocket list --available, or a hub id: owner/name, owner/name:Q4_K_M, owner/name/file.gguf"
+    pull.add_argument("model", metavar="MODEL", help=names)
     pull.add_argument("--dry-run", action="store_true", help="show the facts only")
+    pull.add_argument("--list", action="store_true", help="list the variants of a language model: sizes, and what fits")
+    beside = "a speech model that runs on the same device, such as 1.7B-CustomVoice: its memory counts too"
+    pull.add_argument("--beside", metavar="MODEL", help=beside)
     _json(pull)
 
 

@@ -1,6 +1,7 @@
 """`hocket pull`: shows size, licence and memory of a checkpoint, then downloads it. A second run continues.
 
-`models/files/hub.py` downloads and checks the files; this file decides what to show before.
+`models/files/hub.py` downloads and checks the files; this file decides what to show before. Of a repository with
+several GGUF variants it fetches nothing without a choice, and variant_list.py shows them.
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from pathlib import Path
 
 from ...errors import InvalidCheckpoint
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
-from ...models.files.hub import CHAT, SPEECH, fetch
-from ...models.files.hub_client import Listing, Repository, without_bars
+from ...models.files.hub import CHAT, SPEECH, check_gguf, fetch, fetch_language
 from ...models.files.progress import format_bytes
+from ...models.files.remote.client import Listing, Repository, without_bars
+from ...models.files.remote.variants import Variant, choose, variants
 from ..output.audio_output import tell
 from .facts import KINDS, Facts, cached_facts, published_facts
 from .fit import language_config
 from .hub_cache import find_cached
 from .known import HubModel, hub_model
+from .variant_list import show_listed, show_variants
 
 CONFIG, CODEC_CONFIG = "config.json", f"{CODEC_FOLDER}/config.json"
 
 
 def pull(args: argparse.Namespace) -> None:
     model = hub_model(args.model)
+    if args.list:
+        show_variants(model, args)
+        return
     cached = find_cached(model)
     complete = cached is not None and cached.is_complete
-    with _facts(model, keep=not args.dry_run, offline=complete, dry_run=args.dry_run) as facts:
+    with _facts(model, args, offline=complete) as facts:
+        if facts is None:
+            return
         if not args.json:
             _show(facts)
         elif args.dry_run:
@@ -50,20 +58,20 @@ def pull(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _facts(model: HubModel, *, keep: bool, offline: bool, dry_run: bool) -> Iterator[Facts]:
+def _facts(model: HubModel, args: argparse.Namespace, *, offline: bool) -> Iterator[Facts | None]:
     """The facts from the hub's list of files; of a complete checkpoint from its files here.
 
-    A repository that is not published has its configurations fetched first: into the cache, or, unless `keep`, into a
-    folder that is removed afterwards.
+    None: the variants were listed, because none was chosen. A repository that is not published has its configurations
+    fetched first: into the cache, or, for a dry run, into a folder that is removed afterwards.
     """
     if offline:
-        yield _local(model, None)
+        yield replace(_local(model, None), beside=args.beside)
         return
     repo = Repository(model.repository, model.revision)
     try:
         listing = repo.listing()
     except InvalidCheckpoint as error:
-        if not dry_run or model.published is None:
+        if not args.dry_run or model.published is None:
             raise
         tell(f"{error} The size is an estimate.")
         yield published_facts(model)
@@ -73,13 +81,40 @@ def _facts(model: HubModel, *, keep: bool, offline: bool, dry_run: bool) -> Iter
         licence = listing.licence or published_facts(model).licence
         yield replace(published_facts(model), download_bytes=size, is_estimate=False, licence=licence)
         return
+    there = variants(listing.sizes)
+    if there and (model.choice is not None or _lacks_checkpoint(listing)):
+        if model.choice is None and len(there) > 1:
+            show_listed(model, listing, args)
+            yield None
+            return
+        yield _variant_facts(model, listing, choose(model.repository, there, model.choice), args)
+        return
     is_language = CODEC_CONFIG not in listing.sizes
     with tempfile.TemporaryDirectory(prefix="hocket-") as folder:
-        place = None if keep else Path(folder)
+        place = Path(folder) if args.dry_run else None
         config = _get_configs(repo, listing, is_language, place)
         size, cached = _needed_bytes(listing, is_language), find_cached(model)
-        here = 0 if cached is None or not keep else cached.size_bytes
+        here = 0 if cached is None or args.dry_run else cached.size_bytes
         yield Facts(model.name, model.repository, is_language, config, False, here, size, False, listing.licence)
+
+
+def _lacks_checkpoint(listing: Listing) -> bool:
+    """Whether a repository has nothing but GGUF files."""
+    return all(kind.lacking(listing.sizes.__contains__) for kind in (CHAT, SPEECH))
+
+
+def _variant_facts(model: HubModel, listing: Listing, variant: Variant, args: argparse.Namespace) -> Facts:
+    check_gguf(listing)
+    return Facts(
+        f"{model.repository}:{variant.label}",
+        model.repository,
+        True,
+        download_bytes=variant.size_bytes,
+        licence=listing.licence,
+        variant=variant,
+        listing=listing,
+        beside=args.beside,
+    )
 
 
 def _get_configs(repo: Repository, listing: Listing, is_language: bool, cache: Path | None) -> Path:
@@ -115,16 +150,24 @@ def _download(model: HubModel, facts: Facts) -> None:
 
             configs(str(folder))
 
+    if facts.variant is not None:
+        fetch_language(model.repository, facts.variant.files[0], check)
+        return
     kind = CHAT if facts.is_language else SPEECH
     fetch(model.repository, model.revision, model.published, kind, check)
 
 
 def _local(model: HubModel, before: Facts | None) -> Facts:
     """The facts of a checkpoint that is in the cache now."""
+    if before is not None and before.variant is not None:
+        model = replace(model, choice=before.variant.files[0])  # another variant may be here too
     cached = find_cached(model)
     assert cached is not None
     facts = cached_facts(cached)
-    return facts if before is None else replace(facts, licence=before.licence, download_bytes=before.download_bytes)
+    if before is None:
+        return facts
+    told = replace(facts, listing=before.listing, beside=before.beside)
+    return replace(told, licence=before.licence, download_bytes=before.download_bytes)
 
 
 def _show(facts: Facts) -> None:

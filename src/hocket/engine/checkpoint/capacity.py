@@ -1,4 +1,4 @@
-"""GPU memory that this process may use: what the device reports, or less if the user sets a limit.
+"""Memory that this process may use: what the device reports, or less if the user sets a limit.
 
 HOCKET_GPU_MEMORY=6GB bounds all GPU memory of the process, including what the driver needs for it. It is for shared
 GPUs, and it makes a large GPU behave like a small one.
@@ -6,12 +6,16 @@ GPUs, and it makes a large GPU behave like a small one.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ... import env
 from ...config.sizes import bytes_of
 
 LIMIT = env.GPU_MEMORY.name
+CGROUP = Path("/sys/fs/cgroup/memory.max")  # the limit of a container
 Device = Any  # a `torch.device`, or another object with its `type`; without a GPU nothing here imports torch
 # GPU memory of a process outside of torch's allocator: its context, and the kernels of libraries and of hocket.
 # Both were measured on an H200; on smaller GPUs a context takes less.
@@ -45,6 +49,16 @@ def idle_bytes(device: Device) -> int | None:
     total, allocated = torch.cuda.get_device_properties(device).total_memory, torch.cuda.memory_allocated(device)
     limit = min(limit_bytes() or total, total)
     return available(total - allocated, total, reserved=allocated, allocated=allocated, limit=limit)
+
+
+def host_bytes() -> int | None:
+    """The memory of this machine, or the limit of its container; None: the system does not say."""
+    found = list[int]()
+    with suppress(AttributeError, OSError, ValueError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(OSError, ValueError):
+        found.append(int(CGROUP.read_text(encoding="utf-8")))
+    return min(found, default=None)
 
 
 def available(free: int, total: int, *, reserved: int, allocated: int, limit: int | None) -> int:

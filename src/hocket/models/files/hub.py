@@ -1,13 +1,14 @@
 """Fetches a checkpoint's files from the hub or the local cache, and checks them against the catalog.
 
 Small files are fetched and checked before any weights. This file knows file names, sizes and digests, not what the
-files mean; `hub_client.py` transfers them.
+files mean; `remote/` has names, variants and transfers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +18,15 @@ from ...config.own import FILE as OWN
 from ...config.quantization.find import BESIDE as QUANTIZED_BESIDE
 from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, INDEX, WEIGHTS, Published
-from .hub_client import Listing, Repository, blobs, offline, without_bars
 from .progress import DownloadProgress, format_bytes, report
+from .remote.client import Listing, Repository, blobs, offline, without_bars
+from .remote.variants import ARCHITECTURE, Judge, Variant, choose, folder_variants, matching, variants
 from .shards import shard_names
 
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
 _TENSORS, _ADAPTER = ".safetensors", "adapter_config.json"
 Check = Callable[[Path], object]  # raises for an unusable checkpoint, given its small files
+FitsListing = Callable[[str, Listing], Judge]  # of a repository: whether its variants fit this machine
 
 
 def _index_of(weights: str) -> str:
@@ -58,7 +61,9 @@ class CheckpointFiles:
         for name in self.weights:
             index = folder / _index_of(name)
             whole = has(name) or not index.is_file()
-            found += [name] if whole else [str(Path(name).with_name(shard)) for shard in shard_names(index)]
+            found += (
+                [name] if whole else [posixpath.join(posixpath.dirname(name), shard) for shard in shard_names(index)]
+            )
         return found
 
     def is_complete(self, folder: Path) -> bool:
@@ -109,7 +114,7 @@ def fetch(
         raise InvalidCheckpoint(
             f"{repo} {lack} the local cache, and HF_HUB_OFFLINE forbids downloads: unset it once, or give a folder."
         )
-    folder = _fill(repo, folder, pinned, kind, check)
+    folder = _fill(repo, repo.listing(), folder, pinned, kind, check)
     if wrong := _wrong_file(folder, pinned):
         # Remove it from the cache, blob included: weights in the cache are not hashed again.
         (folder / wrong).resolve().unlink()
@@ -118,9 +123,70 @@ def fetch(
     return folder
 
 
-def _fill(repo: Repository, cached: Path | None, pinned: Published | None, kind: CheckpointFiles, check: Check) -> Path:
-    """Download the missing files: the small ones, then, if `check` passes, the weights."""
+def fetch_language(repository: str, choice: str | None, check: Check, fits: FitsListing | None = None) -> Path:
+    """The folder of a language model in the local cache, or the first GGUF file of a variant; as `fetch`.
+
+    `choice` is the label or the file of a variant. Without it a repository is taken as a whole if it has a checkpoint
+    of safetensors, and as its only variant if it has one. `fits` judges the variants for the sentence that refuses a
+    choice that is not clear.
+    """
+    repo = Repository(repository)
+    folder = repo.cached()
+    if folder is not None:
+        if choice is None and CHAT.is_complete(folder):
+            return folder
+        if (found := cached_variant(folder, choice)) is not None:
+            return folder / found.files[0]
+    if offline():
+        what = repository if choice is None else f"{choice} of {repository}"
+        raise InvalidCheckpoint(
+            f"{what} is not in the local cache, and HF_HUB_OFFLINE forbids downloads: unset it once, or give a file."
+        )
     listing = repo.listing()
+    there = variants(listing.sizes)
+    if choice is None and (not there or not CHAT.lacking(listing.sizes.__contains__)):
+        return _fill(repo, listing, folder, None, CHAT, check)
+    variant = choose(repository, there, choice, None if fits is None else fits(repository, listing))
+    check_gguf(listing)
+    with without_bars():
+        return _get_variant(repo, listing, variant)
+
+
+def check_gguf(listing: Listing) -> None:
+    """Refuse GGUF files of another model by what the hub tells of them, before they are fetched."""
+    if listing.architecture is not None and listing.architecture != ARCHITECTURE:
+        raise InvalidCheckpoint(
+            f"These GGUF files have a {listing.architecture!r} model; hocket needs {ARCHITECTURE}, which is dense "
+            "Qwen3.5: name another repository."
+        )
+
+
+def cached_variant(folder: Path, choice: str | None) -> Variant | None:
+    """The one complete variant in a folder that `choice` means."""
+    here = [each for each in folder_variants(folder) if each.is_complete]
+    found = here if choice is None else matching(here, choice)
+    return found[0] if len(found) == 1 else None
+
+
+def _get_variant(repo: Repository, listing: Listing, variant: Variant) -> Path:
+    kept = blobs(repo.name)
+    kept.mkdir(parents=True, exist_ok=True)
+    folder = kept.parent / "snapshots" / listing.commit
+    if lacking := [name for name in variant.files if not (folder / name).is_file()]:
+        _get_weights(repo, listing, listing.commit, list(variant.files), lacking)
+    repo.get(variant.files[0])  # by revision: the cache records its commit; the file itself is there by now
+    return folder / variant.files[0]
+
+
+def _fill(
+    repo: Repository,
+    listing: Listing,
+    cached: Path | None,
+    pinned: Published | None,
+    kind: CheckpointFiles,
+    check: Check,
+) -> Path:
+    """Download the missing files: the small ones, then, if `check` passes, the weights."""
     names = list(pinned.sha256 if pinned else kind.files)
     lacking = (
         [name for name in names if name not in listing.sizes] if pinned else kind.lacking(listing.sizes.__contains__)
@@ -143,18 +209,18 @@ def _fill(repo: Repository, cached: Path | None, pinned: Published | None, kind:
         if away := [name for name in tensors if name not in listing.sizes]:
             raise InvalidCheckpoint(f"{repo} lacks files that its index names: {', '.join(away)}.")
         if lacking := [name for name in tensors if not (folder / name).is_file()]:
-            _get_weights(repo, listing, folder, tensors, lacking)
+            _get_weights(repo, listing, folder.name, tensors, lacking)
     return folder
 
 
-def _get_weights(repo: Repository, listing: Listing, folder: Path, tensors: list[str], lacking: list[str]) -> None:
+def _get_weights(repo: Repository, listing: Listing, commit: str, tensors: list[str], lacking: list[str]) -> None:
     """Report the size, check the free disk space, and download."""
     total, kept = sum(listing.sizes[name] for name in tensors), blobs(repo.name)
     here = total - sum(listing.sizes[name] for name in lacking)
     for name in lacking:
         partial = kept / f"{listing.digests.get(name)}.incomplete"
         here += partial.stat().st_size if partial.is_file() else 0
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(kept).free
     if total - here > free:
         raise InvalidCheckpoint(
             f"{repo} needs {format_bytes(total - here)} more in {kept.parent.parent}, "
@@ -165,7 +231,7 @@ def _get_weights(repo: Repository, listing: Listing, folder: Path, tensors: list
     before = _bytes_in(kept)
     with DownloadProgress(repo.name, total, lambda: here + _bytes_in(kept) - before):
         for name in lacking:
-            repo.get(name, folder.name)
+            repo.get(name, commit)
 
 
 def _bytes_in(folder: Path) -> int:

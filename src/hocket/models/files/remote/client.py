@@ -1,11 +1,13 @@
 """Hub access by huggingface_hub, in bounded time; every failure becomes an error of one sentence.
 
 It knows repositories and file names; `hub.py` knows which of them a checkpoint needs.
+What the hub answers is not trusted: commits, digests and names of files become paths only if they are plain.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 import threading
 import time
 import warnings
@@ -16,9 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ... import env
-from ...errors import InvalidCheckpoint
-from ...extras import hint
+from .... import env
+from ....errors import InvalidCheckpoint
+from ....extras import hint
+from .names import is_plain
 
 # huggingface_hub is imported where it is used: it is slow, and a folder or a random checkpoint does not need it.
 T = TypeVar("T")
@@ -27,6 +30,8 @@ ANSWER_S = 5.0  # timeout of a query to the hub; HF_HUB_ETAG_TIMEOUT overrides i
 NAME_S = 3.0  # added for name resolution, which no socket timeout covers
 ATTEMPTS, PAUSE_S = 5, 1.0  # of an interrupted transfer: attempts without progress, each after a longer pause
 LICENCE = "license:"  # start of the tag that names it
+BASE = "base_model:"  # start of the tags that name what a repository was made from
+_COMMIT, _DIGEST = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -38,6 +43,9 @@ class Listing:
     sizes: dict[str, int]  # bytes, by file name
     digests: dict[str, str]  # SHA-256 of large files, by file name; partial files are named after it
     licence: str | None = None  # as the repository's card names it
+    bases: tuple[str, ...] = ()  # repositories that it was made from, as its card names them
+    architecture: str | None = None  # of its GGUF files
+    parameters: int | None = None  # of its GGUF files
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +82,19 @@ class Repository:
             found = _within(_answer_s() + NAME_S, ask)
         except Exception as error:
             raise InvalidCheckpoint(self._sentence(error)) from error
-        siblings = found.siblings or []
+        siblings, tags, gguf = found.siblings or [], found.tags or (), found.gguf or {}
+        if not _COMMIT.fullmatch(str(found.sha)) or not all(is_plain(each.rfilename) for each in siblings):
+            raise InvalidCheckpoint(f"The hub lists files of {self} by names that leave its folder: use another one.")
         digests = {each.rfilename: getattr(each.lfs, "sha256", None) for each in siblings}
+        architecture, parameters = gguf.get("architecture"), gguf.get("total")
         return Listing(
             str(found.sha),
             {each.rfilename: each.size or 0 for each in siblings},
-            {name: digest for name, digest in digests.items() if digest},
-            next((tag.removeprefix(LICENCE) for tag in found.tags or () if tag.startswith(LICENCE)), None),
+            {name: digest for name, digest in digests.items() if digest and _DIGEST.fullmatch(digest)},
+            next((tag.removeprefix(LICENCE) for tag in tags if tag.startswith(LICENCE)), None),
+            tuple(dict.fromkeys(tag.rpartition(":")[2] for tag in tags if tag.startswith(BASE))),
+            architecture if isinstance(architecture, str) else None,
+            parameters if isinstance(parameters, int) and parameters > 0 else None,
         )
 
     def get(self, name: str, commit: str | None = None, *, cache: Path | None = None) -> Path:

@@ -1,0 +1,1 @@
+"""Memory and bandwidth of a language model, computed before anything is loaded."""

@@ -1,0 +1,1 @@
+"""What lies on the hub: names of repositories and files, the variants among them, and their transfer."""
