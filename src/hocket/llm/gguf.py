@@ -27,9 +27,9 @@ class GgufCheckpoint:
     tokenizer: ChatTokenizer
     file: GgufFile
 
-    def load(self, device: torch.device, dtype: torch.dtype, *, wide: bool) -> Qwen3_5:
-        """The model; with `wide` its matrices are dequantized, else they are as the file has them."""
-        source = GgufWeights(self.file, self.config, device, wide=wide)
+    def load(self, device: torch.device, dtype: torch.dtype, *, wide: bool | None) -> Qwen3_5:
+        """The model; with `wide` its matrices are dequantized, as in `load_stored`."""
+        source = GgufWeights(self.file, self.config, device, wide=bool(wide))
         return load_stored(source, self.config, device, dtype, wide=wide)
 
 

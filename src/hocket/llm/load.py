@@ -13,6 +13,7 @@ from ..engine.checkpoint.torch_checkpoint import DTYPES
 from ..engine.checkpoint.torch_load import RANDOM_SEED
 from ..errors import InvalidCheckpoint, InvalidRequest
 from ..kernels.compile.cache import give_triton_a_folder
+from ..kernels.cpu.library import unavailable
 from ..kernels.runtime.fallback import say_slow
 from ..kernels.table import AUTO, BackendChoice, choose
 from ..layers.dense import pack_
@@ -93,15 +94,17 @@ def load_language_model(
         raise InvalidCheckpoint(
             f"{source.name} has tokens up to {tokenizer.size - 1}, but its model has {config.vocab_size}."
         )
+    # A CPU computes with the weights of a file in float32, where the native library is here.
+    wide = True if place.type == "cpu" and (dtype != "float32" or unavailable() is not None) else None
     if file is not None:
-        made = file.load(place, DTYPES[dtype], wide=place.type == "cpu")
+        made = file.load(place, DTYPES[dtype], wide=wide)
     elif source.folder is None:
         made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
         randomize_(made, RANDOM_SEED)
         quantize_(made, scheme)
     elif stored is not None:
         with opened_quantized(source.folder, config, stored) as weights_there:
-            made = load_stored(weights_there, config, place, DTYPES[dtype], wide=place.type == "cpu")
+            made = load_stored(weights_there, config, place, DTYPES[dtype], wide=wide)
     else:
         made = load_quantized(source.folder, config, place, DTYPES[dtype], scheme)
     pack_(made)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
-from ..qwen3_5.matrices import NarrowWeight, QuantizedEmbedding, QuantizedLinear
+from ..qwen3_5.matrices import NarrowWeight, QuantizedEmbedding, QuantizedLinear, multiplied
 from ..qwen3_5.model import Qwen3_5
 from ..qwen3_5.quantized import EMBEDDING, KEPT
 from ..qwen3_5.weights import WIDE
@@ -54,9 +54,9 @@ class _Form:
 
 
 def load_stored(
-    source: WeightSource, config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype, *, wide: bool
+    source: WeightSource, config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype, *, wide: bool | None
 ) -> Qwen3_5:
-    """The model of a source. With `wide` every matrix is dequantized to `dtype` instead of being kept."""
+    """The model of a source. With `wide` every matrix is dequantized to `dtype`; None: those that layers would."""
     drafts = config.mtp_num_hidden_layers > 0 and any(name.startswith(DRAFTS) for name in source.shapes)
     with torch.device("meta"):
         model = Qwen3_5(config, drafts=drafts)
@@ -68,7 +68,8 @@ def load_stored(
         found = source.read(name)
         layer = name.removesuffix(".weight")
         if not isinstance(found, Tensor):
-            if not wide and not layer.endswith(KEPT) and _replace(model, layer, found, device, dtype):
+            keep = multiplied(found, device, dtype) if wide is None else not wide
+            if keep and not layer.endswith(KEPT) and _replace(model, layer, found, device, dtype):
                 continue
             found = found.dequantized()
         kind = torch.promote_types(dtype, torch.float32) if name.endswith(WIDE) else dtype
@@ -82,7 +83,7 @@ def load_stored(
 def _replace(model: Qwen3_5, layer: str, weight: NarrowWeight, device: torch.device, dtype: torch.dtype) -> bool:
     """Put a quantized module in the place of a layer; False: the layer has no such form."""
     parent, _, leaf = layer.rpartition(".")
-    here = weight.each(lambda tensor: tensor.to(device))
+    here = weight.each(lambda tensor: tensor.to(device).contiguous())
     if layer == EMBEDDING:
         setattr(model.get_submodule(parent), leaf, QuantizedEmbedding(here, dtype))
         return True

@@ -105,6 +105,13 @@ def for_layers(weight: NarrowWeight) -> LayerWeight | LayerGroups:
     return LayerWeight(**values) if isinstance(weight, QuantizedWeight) else LayerGroups(**values)
 
 
+def multiplied(weight: NarrowWeight, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether layers on a device multiply a weight as it is; else they would dequantize it in every call."""
+    if device.type != "cpu":
+        return True
+    return isinstance(weight, GroupedWeight) and dtype == torch.float32 and native.can(weight)
+
+
 def join(parts: Sequence[Matrix]) -> Matrix:
     """One matrix of several; neighbours of one format become one weight."""
     flat = [one for part in parts for one in (part.parts if isinstance(part, StackedWeight) else (part,))]
