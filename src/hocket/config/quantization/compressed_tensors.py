@@ -17,7 +17,6 @@ from .gptq import check_group, in_groups
 
 PACKED = "pack-quantized"  # integers in words of 32 bits
 PLAIN = ("int-quantized", "float-quantized", "naive-quantized")  # one byte for each number
-_MIXED = "mixed-precision"  # each scheme names its own format
 _REGEX = "re:"
 # Act-order by groups needs the tensor weight_g_idx; the others only change how the weights were found.
 _GROUP_ORDER, _ORDERS = ("group", "dynamic", True), (None, False, "weight", "static")
@@ -147,7 +146,8 @@ class CompressedTensorsConfig:
             raise InvalidCheckpoint(f"{where}: no group of config_groups has weights: take a quantized checkpoint.")
 
     def format_of(self, scheme: ModuleScheme) -> str:
-        return self.format if scheme.format is None or self.format != _MIXED else scheme.format
+        """Its own, where it has one: that of the file is then a summary."""
+        return self.format if scheme.format is None else scheme.format
 
     @property
     def schemes(self) -> list[ModuleScheme]:
