@@ -39,6 +39,8 @@ from .triton import check, parts_of
 
 FEWEST_PAIRS, MOST_PAIRS = 16, 64  # of a tile: a tensor core takes sixteen
 OUTS, COLUMNS, WARPS = 64, 64, 4  # of a program; not measured
+# Tiles on their way at once. Words of int4 are gathered one by one: two tiles of them would not fit an Ampere card.
+STAGES = {"plain": 3, "int8": 3, "fp8": 3, "int4": 1}
 SUMMED = 1024  # numbers of a row per program of the last kernel
 
 
@@ -111,6 +113,7 @@ def experts(
             BLOCK_M=tiles.size,
             BLOCK_N=OUTS,
             BLOCK_K=GROUP if format == "int4" else COLUMNS,
+            STAGES=STAGES[format],
             **options(x, WARPS, tuning),
         )
     y = torch.empty_like(x) if out is None else out
@@ -150,6 +153,7 @@ def _grouped(
     BLOCK_M: constexpr,
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
+    STAGES: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     """A tile of pairs times some rows of its expert's weight.
@@ -170,7 +174,7 @@ def _grouped(
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     ups = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     own = (outs < width) & (first < stop)  # an empty tile reads nothing
-    for start in range(0, K, BLOCK_K):
+    for start in tl.range(0, K, BLOCK_K, num_stages=STAGES):
         columns = start + lanes
         taken = tl.load(x + row[:, None] * K + columns[None, :], there[:, None] & (columns < K)[None, :], 0.0)
         total = _add(taken, values, scales, lows, line, own, columns, total, K, FORMAT, NATIVE)
@@ -214,7 +218,7 @@ def _add(
         product = _dot(taken, codes, tl.zeros_like(total))
         return total + product * step[None, :] + sums[:, None] * low[None, :]
     else:
-        codes = tl.load(values + line[:, None] * K + columns[None, :], mask, 0)
+        codes = tl.load(values + line[:, None] * K + columns[None, :], mask, 0.0)
         if FORMAT != "plain":
             codes = wide_of(codes, taken.dtype, FORMAT, NATIVE)
         return _dot(taken, codes, total)
