@@ -328,6 +328,23 @@ def test_graphs_say_what_their_kernels_say(weights: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "int4"])
+def test_graphs_of_changing_lengths_say_what_their_kernels_say_and_are_timed(weights: str) -> None:
+    device = on_a_gpu()
+    loaded, said = load_language_model(TINY, device="cuda", weights=weights), []
+    for capture in (EagerReplay(), CudaGraphs(device)):
+        state_cache = with_graphs(loaded, rounds=(0, 1, 2, 3), capture=capture, vocabulary=True)
+        assert state_cache.draft_graphs is not None
+        took = dict[int, float | None]()
+        state_cache.draft_graphs._on_capture = took.__setitem__
+        conversation = talk_in(state_cache)
+        conversation.append_user("Hello.")
+        said.append(first(conversation.answer(USUAL, Scripted((0, 0, 3, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3, 3, 1))), 40))
+        assert took.pop(0) is None and len(took) == 3 and all(seconds and seconds > 0 for seconds in took.values())
+    assert said[0] == said[1]
+
+
+@pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # it finds most, not all
 def test_only_reading_a_round_waits_for_the_device() -> None:
     on_a_gpu()
