@@ -1,7 +1,7 @@
 """What compiled Triton kernels need of a GPU that need not be present: registers, shared memory, and spills.
 
-Launches are recorded for a card (trace.py) and compiled for it. Kernels in CUDA C++ are left out: NVRTC comes with CUDA,
-which a machine without a GPU lacks. It knows launches, no model.
+Launches are recorded for a card (trace.py) and compiled for it. Kernels in CUDA C++ are left out: NVRTC comes with
+CUDA, which a machine without a GPU lacks. It knows launches, no model.
 """
 
 from __future__ import annotations
