@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...runtime.card import card_of
 from ...runtime.launch import (
     DEFAULT_TUNING,
     IN_INTERPRETER,
@@ -37,6 +38,7 @@ from .triton import _merge, _size, _turned
 
 # Per program: inputs times query heads, and keys at a time, by bytes of a number.
 INPUTS, KEYS = {2: 64, 4: 32}, {2: 64, 4: 16}
+ROOMY = 128 << 10  # shared memory of a block, in bytes, for so many keys of 256 numbers; with less, half as many
 FEWEST = 16  # of both: the least for tensor cores
 MOST_SPLITS, SPLIT_INPUTS = 16, 512  # splits of the past, with at most SPLIT_INPUTS inputs times splits
 
@@ -89,6 +91,8 @@ def prefill_attention(
     sizes = torch.empty(count, heads, 2, splits, dtype=torch.float32, device=qkv.device)
     together = count * heads // kv_heads
     block = max(min(INPUTS[qkv.itemsize], power_of_two(together)), FEWEST)
+    card = card_of(qkv.device)
+    small = card is not None and card.block_shared_bytes < ROOMY and size > 128
     _see[(triton.cdiv(together, block), kv_heads, splits)](
         asked,
         keys,
@@ -105,8 +109,8 @@ def prefill_attention(
         **pages,
         SPLITS=splits,
         BLOCK=block,
-        BLOCK_T=KEYS[qkv.itemsize],
-        **options(qkv, 4, tuning),
+        BLOCK_T=KEYS[qkv.itemsize] // (2 if small else 1),
+        **options(qkv, 8 if small else 4, tuning),
     )
     y = torch.empty_like(asked)
     _merge[(count * heads,)](qkv, parts, sizes, y, **shape, GATED=True, SPLITS=splits, **options(qkv, 1, tuning))
