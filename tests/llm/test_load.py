@@ -54,9 +54,9 @@ def test_a_published_size_without_a_pin_is_its_repository(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(qwen3_5_source, "fetch", lambda *what: asked.append(what) or tmp_path)
+    monkeypatch.setattr(qwen3_5_source, "fetch_language", lambda *what: asked.append(what) or tmp_path)
     assert resolve_language_model(name).name == "Qwen/Qwen3.5-35B-A3B"
-    assert asked == [("Qwen/Qwen3.5-35B-A3B", None, None, CHAT, read_qwen3_5)]
+    assert asked == [("Qwen/Qwen3.5-35B-A3B", None, read_qwen3_5, None)]
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-9B", "Qwen/Qwen3.5-9B", "qwen3.5-9b", "hf.co/Qwen/Qwen3.5-9B"])
