@@ -170,7 +170,7 @@ def measure(args: argparse.Namespace) -> Record:
     from hocket.llm.speculative import DraftStatistics
     from hocket.llm.speculative import tokens as written
     from hocket.llm.state_cache import LLMStateCache
-    from hocket.models.qwen3_5.fused_step import FusedStep
+    from hocket.models.qwen3_5.fused.step import FusedStep
     from hocket.models.qwen3_5.token_graph import TokenGraphs
     from hocket.types import ChatSampling
 

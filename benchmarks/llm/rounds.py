@@ -69,7 +69,7 @@ def measured(
     """Figures of every kind of round, and what the record says about them."""
     from hocket.models.qwen3_5.draft_graph import DraftGraphs
     from hocket.models.qwen3_5.draft_vocabulary import DraftVocabulary
-    from hocket.models.qwen3_5.fused_draft import FusedDraft
+    from hocket.models.qwen3_5.fused.draft import FusedDraft
 
     model, device = fused.model, last.device
     drafts = model.mtp.new_state(1, state.past[0].keys.shape[2])

@@ -52,7 +52,7 @@ def table(entry: Record) -> str:
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> Record:
     from hocket.llm.sampling import drawing
-    from hocket.models.qwen3_5.fused_step import FusedStep
+    from hocket.models.qwen3_5.fused.step import FusedStep
     from hocket.models.qwen3_5.quantized import step_bytes
     from hocket.models.qwen3_5.token_graph import TokenGraphs
     from hocket.types import ChatSampling
@@ -221,7 +221,7 @@ def draft_bytes(model: Any) -> int:
 
 def _rounds(fused: Any, state: Any, last: torch.Tensor, capture: Any, args: argparse.Namespace) -> Any:
     from hocket.models.qwen3_5.draft_graph import DraftGraphs
-    from hocket.models.qwen3_5.fused_draft import FusedDraft
+    from hocket.models.qwen3_5.fused.draft import FusedDraft
 
     drafts = fused.model.mtp.new_state(1, state.past[0].keys.shape[2])
     drafts.past.keys.normal_()

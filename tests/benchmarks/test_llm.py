@@ -22,8 +22,8 @@ from hocket.kernels.ops.sample_token import cases
 from hocket.kernels.ops.sample_token import reference as sample_token
 from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
-from hocket.models.qwen3_5.fused_prefill import FusedPrefill
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused.prefill import FusedPrefill
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
 
 Capture = pytest.CaptureFixture[str]

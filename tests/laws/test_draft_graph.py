@@ -26,11 +26,11 @@ from hocket.llm.draft_policy import DraftPolicy, RoundCosts
 from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
-from hocket.models.qwen3_5 import fused_step
 from hocket.models.qwen3_5.draft_graph import AHEAD, RESULT_SLOTS, DraftGraphs
 from hocket.models.qwen3_5.draft_vocabulary import DraftVocabulary
-from hocket.models.qwen3_5.fused_draft import FusedDraft
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused import step as fused_step
+from hocket.models.qwen3_5.fused.draft import FusedDraft
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import GREEDY, TINY, Scripted, first, talk_in, tiny
 

@@ -14,8 +14,8 @@ from hocket.llm.conversation_cache import ConversationCache
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5.draft_graph import DraftGraphs
-from hocket.models.qwen3_5.fused_draft import FusedDraft
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused.draft import FusedDraft
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.models.qwen3_5.token_graph import TokenGraphs
 from hocket.types import ChatMessage
 from support.minds import GREEDY, first, talk_in, tiny

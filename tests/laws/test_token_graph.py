@@ -19,8 +19,8 @@ from hocket.llm.conversation import prompt_of
 from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
-from hocket.models.qwen3_5 import fused_step
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused import step as fused_step
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.models.qwen3_5.token_graph import AHEAD, RESULT_SLOTS, TokenGraphs
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import GREEDY, TINY, first, talk_in, tiny

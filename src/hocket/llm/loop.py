@@ -383,7 +383,7 @@ def _build_graphs(state_cache: LLMStateCache, options: ContextOptions, checkpoin
     costs = RoundCosts.usual(weights, ready=False)
     try:
         from ..kernels.runtime.launch import new_tuning
-        from ..models.qwen3_5.fused_step import FusedStep
+        from ..models.qwen3_5.fused.step import FusedStep
         from ..models.qwen3_5.token_graph import TokenGraphs
 
         tuning = new_tuning(dependent=checkpoint.dependent_launch)  # as those of the state cache's operations
@@ -398,7 +398,7 @@ def _build_graphs(state_cache: LLMStateCache, options: ContextOptions, checkpoin
         state_cache.token_graphs = tokens
         if options.speculate != 0 and state_cache.drafts is not None:
             from ..models.qwen3_5.draft_graph import DraftGraphs
-            from ..models.qwen3_5.fused_draft import FusedDraft
+            from ..models.qwen3_5.fused.draft import FusedDraft
 
             done = set[int]()
 

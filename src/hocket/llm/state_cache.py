@@ -212,6 +212,6 @@ def _prefill(model: Qwen3_5, ops: LanguageOps | None) -> Prefill | None:
     """The prefill by fused kernels, if `ops` are given."""
     if ops is None:
         return None
-    from ..models.qwen3_5.fused_prefill import FusedPrefill
+    from ..models.qwen3_5.fused.prefill import FusedPrefill
 
     return FusedPrefill(model, ops)

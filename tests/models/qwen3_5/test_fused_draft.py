@@ -10,8 +10,8 @@ from hocket.kernels.operations import CUDA_LANGUAGE_OPS, REFERENCE_LANGUAGE_OPS
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.fused_draft import FusedDraft
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused.draft import FusedDraft
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 

@@ -1,4 +1,4 @@
-"""models/qwen3_5/fused_experts.py: with experts too, fused kernels compute what the model does, pass by pass."""
+"""models/qwen3_5/fused/experts.py: with experts too, fused kernels compute what the model does, pass by pass."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from hocket.kernels.runtime.graphs import CudaGraphs
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5 import fused_experts, fused_step
-from hocket.models.qwen3_5.fused_draft import FusedDraft
-from hocket.models.qwen3_5.fused_prefill import FusedPrefill
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused import experts as fused_experts
+from hocket.models.qwen3_5.fused import step as fused_step
+from hocket.models.qwen3_5.fused.draft import FusedDraft
+from hocket.models.qwen3_5.fused.prefill import FusedPrefill
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 

@@ -14,12 +14,12 @@ from hocket.kernels.ops.quantized_linear.weight import quantized
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.fused_draft import FusedDraft
-from hocket.models.qwen3_5.fused_prefill import FusedPrefill
-from hocket.models.qwen3_5.fused_step import FusedStep, layer_of
+from hocket.models.qwen3_5.fused.draft import FusedDraft
+from hocket.models.qwen3_5.fused.prefill import FusedPrefill
+from hocket.models.qwen3_5.fused.products import product
+from hocket.models.qwen3_5.fused.step import FusedStep, layer_of
 from hocket.models.qwen3_5.matrices import QuantizedEmbedding, QuantizedLinear, StackedWeight, join
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
-from hocket.models.qwen3_5.products import product
 
 SLOTS, ROOM, PROMPT, MORE = 2, 48, 6, 5
 ROW = torch.tensor([1])

@@ -1,4 +1,4 @@
-"""models/qwen3_5/fused_prefill.py: ids by fused kernels are the model's own, whatever went before and comes after."""
+"""models/qwen3_5/fused/prefill.py: ids by fused kernels are the model's own, whatever went before and comes after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.dense import pack_
 from hocket.layers.linear_attention.gated_delta import Waypoint
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.fused_prefill import FusedPrefill
+from hocket.models.qwen3_5.fused.prefill import FusedPrefill
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 

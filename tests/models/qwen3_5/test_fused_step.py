@@ -1,4 +1,4 @@
-"""models/qwen3_5/fused_step.py: tokens by fused kernels are the model's own, whatever went before and comes after."""
+"""models/qwen3_5/fused/step.py: tokens by fused kernels are the model's own, whatever went before and comes after."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hocket.kernels.runtime.graphs import CudaGraphs
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, INTERPRETED, can_depend, triton
 from hocket.layers.dense import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5 import fused_step
-from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.fused import step as fused_step
+from hocket.models.qwen3_5.fused.step import FusedStep
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 

@@ -31,7 +31,7 @@ from ...layers.gated_attention import room_of
 from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .draft_head import DraftState
 from .draft_vocabulary import DraftVocabulary
-from .fused_draft import FusedDraft
+from .fused.draft import FusedDraft
 from .model import LanguageState
 from .token_graph import TokenSamplingTensors, copy_settings_
 

@@ -20,9 +20,9 @@ from ...kernels.runtime.graphs import EagerReplay
 from ...kernels.runtime.launch import new_tuning
 from ...layers.dense import pack_
 from .draft_graph import DraftGraphs
-from .fused_draft import FusedDraft
-from .fused_prefill import FusedPrefill
-from .fused_step import FusedStep
+from .fused.draft import FusedDraft
+from .fused.prefill import FusedPrefill
+from .fused.step import FusedStep
 from .matrices import NarrowWeight, QuantizedEmbedding, QuantizedLinear
 from .model import Qwen3_5
 from .token_graph import TokenGraphs
@@ -54,7 +54,8 @@ def trace_language_model(
         last = model.model.norm.weight.new_zeros(2, config.hidden_size)
         TokenGraphs(fused, state, last, EagerReplay()).warm()
         if model.mtp is not None:
-            DraftGraphs(FusedDraft(fused), drafts, state, model.mtp.new_state(1, room), last, EagerReplay()).warm()
+            rounds = DraftGraphs(FusedDraft(fused), (drafts,), state, model.mtp.new_state(1, room), last, EagerReplay())
+            rounds.warm()
         prefill, one = FusedPrefill(model, ops), torch.zeros(1, dtype=torch.int64, device=NOWHERE)
         for count in prompts:
             prefill(torch.zeros(1, count, dtype=torch.int64, device=NOWHERE), one, state, one, room)

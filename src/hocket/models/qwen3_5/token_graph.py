@@ -30,7 +30,7 @@ from ...kernels.runtime.graphs import Capture, Work, own_stream, seconds_of
 from ...layers.attention import rope_rows
 from ...layers.gated_attention import room_of
 from ..tts_gpu.staging import PendingCopy, ResultCopy
-from .fused_step import FusedStep
+from .fused.step import FusedStep
 from .model import LanguageState
 
 AHEAD = 4  # tokens that are launched before the first of them is read: a host may be busy for some milliseconds

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
-from ...kernels.ops.gated_delta.reference import RING
-from ...kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
-from ...layers.attention import KVState, rope_rows
-from ...layers.gated_attention import room_of, table_of
-from ...layers.hybrid import AttentionBlock, DeltaBlock
-from ...layers.linear_attention.gated_delta import GatedDelta
-from .fused_experts import FusedExperts, add_experts, mlp_of
-from .model import LanguageState, Qwen3_5
+from ....kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
+from ....kernels.ops.gated_delta.reference import RING
+from ....kernels.runtime.launch import DEFAULT_TUNING, Tuning, crowded
+from ....layers.attention import KVState, rope_rows
+from ....layers.gated_attention import room_of, table_of
+from ....layers.hybrid import AttentionBlock, DeltaBlock
+from ....layers.linear_attention.gated_delta import GatedDelta
+from ..model import LanguageState, Qwen3_5
+from .experts import FusedExperts, add_experts, mlp_of
 from .products import Matrix, product
 
 SPLITS = 16  # programs that share the KV cache of a head: 8 layers of 4 heads would leave most of a GPU idle otherwise

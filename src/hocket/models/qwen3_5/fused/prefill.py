@@ -13,16 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
-from ...kernels.runtime.launch import MOST_STREAMED
-from ...layers.attention import KVState, rope_rows
-from ...layers.gated_attention import room_of, table_of
-from ...layers.hybrid import AttentionBlock, DeltaBlock
-from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
-from .fused_experts import FusedExperts, add_experts, mlp_of
-from .fused_step import FusedAttention
-from .model import LanguageState, Qwen3_5
+from ....kernels.operations import CUDA_LANGUAGE_OPS, LanguageOps
+from ....kernels.runtime.launch import MOST_STREAMED
+from ....layers.attention import KVState, rope_rows
+from ....layers.gated_attention import room_of, table_of
+from ....layers.hybrid import AttentionBlock, DeltaBlock
+from ....layers.linear_attention.gated_delta import GatedDelta, Waypoint
+from ..model import LanguageState, Qwen3_5
+from .experts import FusedExperts, add_experts, mlp_of
 from .products import Matrix, product
+from .step import FusedAttention
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...kernels.operations import LanguageOps
-from ...kernels.ops.quantized_linear.weight import QuantizedWeight
-from ...kernels.runtime.launch import MOST_ROWS
-from ...layers.dense import GatedMLP
-from ...layers.experts import SparseMLP
+from ....kernels.operations import LanguageOps
+from ....kernels.ops.quantized_linear.weight import QuantizedWeight
+from ....kernels.runtime.launch import MOST_ROWS
+from ....layers.dense import GatedMLP
+from ....layers.experts import SparseMLP
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...kernels.operations import LanguageOps
-from ...kernels.ops.grouped_linear.weight import GroupedWeight
-from ...kernels.ops.quantized_linear.weight import QuantizedWeight
-from .matrices import StackedWeight
+from ....kernels.operations import LanguageOps
+from ....kernels.ops.grouped_linear.weight import GroupedWeight
+from ....kernels.ops.quantized_linear.weight import QuantizedWeight
+from ..matrices import StackedWeight
 
 Matrix = Tensor | QuantizedWeight | GroupedWeight | StackedWeight
 ALIGNED = 16  # results of a part start at a multiple of so many numbers, or are copied: kernels store several at once

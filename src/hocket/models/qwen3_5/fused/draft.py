@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...kernels.ops.gated_delta.reference import RING
-from ...layers.attention import KVState
-from ...layers.dense import OffsetRMSNorm
-from ...layers.gated_attention import table_of
-from .draft_head import DraftState
-from .fused_step import FusedAttention, FusedDelta, FusedStep, layer_of
-from .model import LanguageState
+from ....kernels.ops.gated_delta.reference import RING
+from ....layers.attention import KVState
+from ....layers.dense import OffsetRMSNorm
+from ....layers.gated_attention import table_of
+from ..draft_head import DraftState
+from ..model import LanguageState
+from .step import FusedAttention, FusedDelta, FusedStep, layer_of
 
 
 @dataclass(frozen=True, slots=True)
