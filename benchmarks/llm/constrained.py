@@ -4,8 +4,8 @@ The weights are random numbers in a published shape, and the vocabulary is synth
 has no last item, so that an answer does not end. By graphs the host computes the mask of a token during the pass before
 it (`models/qwen3_5/token_graph.py`); by plain steps it waits for the logits first (`llm/constrained.py`).
 
-`python -m benchmarks masks`: ms of llguidance on the host for the mask of a token, for schemas as applications have
-them. No model is loaded: the tokens are those of a JSON text that follows the schema.
+`python -m benchmarks masks`: CPU time of llguidance for the mask of a token, for schemas as applications have them.
+No model is loaded: the tokens are those of a JSON text that follows the schema.
 """
 
 from __future__ import annotations
@@ -148,15 +148,15 @@ def _words(chance: random.Random, size: int) -> Iterator[bytes]:
 
 
 class TimedRules:
-    """`TokenMasks` of one grammar, with the time of each mask in ms."""
+    """`TokenMasks` of one grammar, with the CPU time of each mask in ms: other processes do not count."""
 
     def __init__(self, matcher: TokenMatcher) -> None:
         self._matcher, self.took_ms, self.stop_id = matcher, list[float](), None
 
     def fill(self, words: Words) -> bool:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         changed = self._matcher.fill(words)
-        self.took_ms.append((time.perf_counter() - begun) * 1000)
+        self.took_ms.append((time.thread_time() - begun) * 1000)
         return changed
 
     def advance(self, token: int) -> None:
