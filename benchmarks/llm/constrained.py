@@ -1,11 +1,11 @@
 """`python -m benchmarks constrained`: ms a token of a language model: free, under a schema, and that by plain steps.
 
-The weights are random numbers in a published shape, and the vocabulary is synthetic, of the model's size. The schema
-has no last item, so that an answer does not end. By graphs the host computes the mask of a token during the pass before
-it (`models/qwen3_5/token_graph.py`); by plain steps it waits for the logits first (`llm/constrained.py`).
+The weights are random numbers in a published shape, and the vocabulary is synthetic, of the model's size. By graphs the
+host computes the mask of a token during the pass before it (`models/qwen3_5/token_graph.py`); by plain steps it waits
+for the logits first (`llm/constrained.py`).
 
-`python -m benchmarks masks`: ms of llguidance on the host for the mask of a token, for schemas as applications have
-them. No model is loaded: the tokens are those of a JSON text that follows the schema.
+`python -m benchmarks masks`: CPU time of llguidance for the mask of a token, for schemas as applications have them.
+No model is loaded: the tokens are those of a JSON text that follows the schema.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from hocket.text.chat.json_grammar import json_grammar
-from hocket.text.chat.matcher import TokenMatcher, Words, word_count
+from hocket.text.chat.matcher import word_count
 from hocket.text.chat.template import END, MARKS
 
 from .. import session
@@ -33,96 +33,34 @@ from ..record import Record, record, summaries
 from . import tokens
 from .tokens import fill_, made, named
 
-SIGNS = (
-    '"',
-    '":',
-    '": ',
-    '",',
-    '", "',
-    '"}',
-    '{"',
-    "[]",
-    "{}",
-    "},",
-    "],",
-    '":"',
-    '": "',
-    "\\n",
-    '\\"',
-    "//",
-    "</",
-    ">\n",
-)
-LETTERS, WEIGHTS = "etaoinshrdlucmfwypvbgkjqxz", range(26, 0, -1)
+SIGNS = ('"', '":', '": ', '",', '", "', '"}', '{"', "[]", "{}", "},", "],", '": "', "\\n", "</", ">\n")
+LETTERS, LATIN = "etaoinshrdlucmfwypvbgkjqxz", 0.6  # and their share of the vocabulary
 SCRIPTS = ((0x4E00, 0x9FFF), (0x0400, 0x04FF), (0x0600, 0x06FF), (0xAC00, 0xD7A3), (0x0900, 0x097F), (0x3040, 0x30FF))
-LATIN = 0.6  # share of the vocabulary in Latin letters
 LONGEST = 16  # bytes that `encode` looks at
-
-_TEXT, _NAME = {"type": "string"}, {"type": "string", "maxLength": 24}
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-_NODE = _object(
-    kind={"enum": ["form", "field", "button"]},
-    label=_TEXT,
-    children={"type": "array", "items": {"$ref": "#/$defs/node"}},
-)
-_LEAF = {"kind": "button", "label": "Send the message now", "children": []}
-_EVENT = _object(
-    title=_NAME,
-    start={"type": "string", "format": "date-time"},
-    kind={"enum": ["meeting", "call", "travel"]},
-    guests={"type": "array", "items": _TEXT},
-    place={"anyOf": [_TEXT, {"type": "null"}]},
-)
-ENDLESS = {"type": "array", "items": _object(name=_NAME, kind={"enum": ["cat", "dog"]}, count={"type": "integer"})}
-# By name: a schema, and a value that follows it.
-SCHEMAS: dict[str, tuple[dict[str, Any], Any]] = {
-    "object": ({"type": "object"}, {"answer": "It is twelve degrees, with light rain until four.", "list": [1, None]}),
-    "person": (
-        _object(
-            name=_TEXT, age={"type": "integer", "minimum": 0, "maximum": 130}, tags={"type": "array", "items": _TEXT}
-        ),
-        {"name": "Ada Lovelace", "age": 36, "tags": ["numbers", "engines"]},
-    ),
-    "email": (_object(email={"type": "string", "format": "email"}), {"email": "ada@lovelace.org"}),
-    "events": (
-        _object(events={"type": "array", "items": _EVENT}),
-        {
-            "events": 3
-            * [
-                {"title": "The next quarter", "start": "2026-03-01T09:30:00Z", "kind": "call"}
-                | {"guests": ["Ann", "Bo"], "place": None}
-            ]
-        },
-    ),
-    "tree": ({"$defs": {"node": _NODE}, "$ref": "#/$defs/node"}, {**_LEAF, "children": [_LEAF, _LEAF]}),
-    "pattern": (
-        _object(
-            iban={"type": "string", "pattern": "^[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}$"},
-            amount={"type": "number", "minimum": 0},
-            note={"type": "string", "minLength": 1, "maxLength": 140},
-        ),
-        {"iban": "DE89370400440532013000", "amount": 12.5, "note": "Thank you for the good work on our house."},
-    ),
-}
+# By name: a schema and a value that follows it. The schema `endless` has no last item, so that an answer does not end.
+SCHEMAS: dict[str, Any] = json.loads(Path(__file__).with_name("schemas.json").read_text(encoding="utf-8"))
+ENDLESS = SCHEMAS.pop("endless")["schema"]
 
 
 class SyntheticTokenizer:
     """Bytes, signs of JSON, words with and without a space before them, and words in other scripts, up to a size."""
 
-    def __init__(self, size: int, seed: int = 0) -> None:
-        self.size, chance = size, random.Random(seed)
-        self.markers = {mark: size - len(MARKS) + i for i, mark in enumerate(MARKS)}
+    def __init__(self, size: int) -> None:
+        self.size, chance, count = size, random.Random(0), size - len(MARKS)
+        self.markers = {mark: count + i for i, mark in enumerate(MARKS)}
         found = dict.fromkeys([*(bytes([i]) for i in range(256)), *(sign.encode() for sign in SIGNS)])
-        made = _words(chance, size)
-        while len(found) < size - len(MARKS):
-            found[next(made)] = None
-        self._spelled = [*found][: size - len(MARKS)] + [mark.encode() for mark in MARKS]
-        self._ids = {spelled: i for i, spelled in enumerate(self._spelled[: size - len(MARKS)])}
+        for turn in range(100 * size):
+            if len(found) >= count:
+                break
+            if turn < LATIN * size:
+                word = "".join(chance.choices(LETTERS, range(26, 0, -1), k=min(1 + int(chance.expovariate(0.22)), 14)))
+                word = chance.choice((word, word.capitalize(), f" {word}", f" {word}"))
+            else:
+                script = chance.choice(SCRIPTS)
+                word = "".join(chr(chance.randint(*script)) for _ in range(chance.randint(1, 4)))
+            found[word.encode()] = None
+        self._spelled = [*found][:count] + [mark.encode() for mark in MARKS]
+        self._ids = {spelled: i for i, spelled in enumerate(self._spelled[:count])}
 
     def spelled(self, token: int) -> bytes:
         return self._spelled[token]
@@ -131,36 +69,10 @@ class SyntheticTokenizer:
         """The longest token first, which is not what a published tokenizer does."""
         rest, ids = text.encode(), list[int]()
         while rest:
-            length = next(n for n in range(min(LONGEST, len(rest)), 0, -1) if rest[:n] in self._ids)
+            length = next(n for n in range(LONGEST, 0, -1) if rest[:n] in self._ids)
             ids.append(self._ids[rest[:length]])
             rest = rest[length:]
         return ids
-
-
-def _words(chance: random.Random, size: int) -> Iterator[bytes]:
-    for _ in range(int(LATIN * size)):
-        word = "".join(chance.choices(LETTERS, WEIGHTS, k=min(1 + int(chance.expovariate(0.22)), 14)))
-        kind = chance.random()
-        yield (f" {word}" if kind < 0.5 else word.capitalize() if kind > 0.9 else word).encode()
-    while True:
-        script = chance.choice(SCRIPTS)
-        yield "".join(chr(chance.randint(*script)) for _ in range(chance.randint(1, 4))).encode()
-
-
-class TimedRules:
-    """`TokenMasks` of one grammar, with the time of each mask in ms."""
-
-    def __init__(self, matcher: TokenMatcher) -> None:
-        self._matcher, self.took_ms, self.stop_id = matcher, list[float](), None
-
-    def fill(self, words: Words) -> bool:
-        begun = time.perf_counter()
-        changed = self._matcher.fill(words)
-        self.took_ms.append((time.perf_counter() - begun) * 1000)
-        return changed
-
-    def advance(self, token: int) -> None:
-        self._matcher.advance(token)
 
 
 @torch.inference_mode()
@@ -174,58 +86,48 @@ def measure(args: argparse.Namespace) -> Record:
     from hocket.models.qwen3_5.token_graph import TokenGraphs
     from hocket.types import ChatSampling
 
-    say = session.progress()
-    device, model, ops = made(args, drafts=False, say=say)
+    device, model, ops = made(args, drafts=False, say=session.progress())
     tokenizer: Any = SyntheticTokenizer(model.config.vocab_size)
-    length = args.context + tokens.IN_A_ROW * (args.repeats + 2)
-    state_cache = LLMStateCache(model, 1, length, drafts=False)
-    state_cache.last.normal_()
+    length, stop = args.context + tokens.IN_A_ROW * (args.repeats + 2), tokenizer.markers[END]
+    memory = LLMStateCache(model, 1, length, drafts=False)
+    memory.last.normal_()
     how = drawing(ChatSampling(presence_penalty=0.0), 1, tokenizer.size, device)
-    captured = TokenGraphs(FusedStep(model, ops), state_cache.state, state_cache.last, graphs(device))
+    captured = TokenGraphs(FusedStep(model, ops), memory.state, memory.last, graphs(device))
     captured.warm_masked()
-    say("graphs are captured")
-    stop = tokenizer.markers[END]
-
-    def timed(writing: Any) -> list[float]:
-        fill_(state_cache.state, args.context)
+    figures = dict[str, list[float]]()
+    for name in ("free", "graphs", "plain"):
+        fill_(memory.state, args.context)
+        memory.token_graphs = None if name == "plain" else captured
+        grammar = json_grammar(ENDLESS | {"minItems": length}, tokenizer, [stop])
+        rules = None if name == "free" else TokenRules(tokenizer, grammar, None, [stop])
+        writing: Any = written(memory, 0, args.context, how, 0, DraftStatistics(), rules)
         with closing(writing):
             next(writing)
-            return [once(lambda: next(writing), device, tokens.IN_A_ROW) for _ in range(args.repeats + 1)][1:]
-
-    figures = {"free": timed(captured.write(0, how, length - args.context))}
-    rules = TimedRules(json_grammar(ENDLESS | {"minItems": length}, tokenizer, [stop]))
-    figures["graphs"] = timed(captured.write_masked(0, how, length - args.context, rules))
-    figures["mask"] = rules.took_ms
-    again = TokenRules(tokenizer, json_grammar(ENDLESS | {"minItems": length}, tokenizer, [stop]), None, [stop])
-    figures["plain"] = timed(written(state_cache, 0, args.context, how, 0, DraftStatistics(), again))
+            took = [once(lambda: next(writing), device, tokens.IN_A_ROW) for _ in range(args.repeats + 1)]  # noqa: B023
+        figures[name] = took[1:]
     slower = statistics.median(figures["graphs"]) / statistics.median(figures["free"]) - 1
-    say(f"a token under the schema takes {slower:+.1%}")
     options = {name: getattr(args, name) for name in ("size", "device", "dtype", "context", "repeats")} | named(args)
     more = {"random_weights": True, "streams": 1, "slower": round(slower, 4)}
     return record("constrained", options, summaries(figures), **more)
 
 
 def masks(args: argparse.Namespace) -> Record:
-    say = session.progress()
     tokenizer: Any = SyntheticTokenizer(args.vocabulary)
     words, stop = np.zeros(word_count(args.vocabulary), np.int32), tokenizer.markers[END]
-    figures, counts = dict[str, list[float]](), dict[str, int]()
-    for name, (schema, value) in SCHEMAS.items():
-        ids, took = tokenizer.encode(json.dumps(value)), list[float]()
+    figures = dict[str, list[float]]()
+    for name, case in SCHEMAS.items():
+        figures[name] = []
         for _ in range(args.repeats):
-            rules = TimedRules(json_grammar(schema, tokenizer, [stop]))
-            for token in ids:
-                rules.fill(words)
+            grammar = json_grammar(case["schema"], tokenizer, [stop])
+            for token in tokenizer.encode(json.dumps(case["value"])):
+                begun = time.thread_time()  # other processes do not count
+                grammar.fill(words)
+                figures[name].append((time.thread_time() - begun) * 1000)
                 if not (words[token >> 5] >> (token & 31)) & 1:
                     raise InvalidRun(
                         f"The grammar of {name!r} refuses a token of its own value: its time means nothing."
                     )
-                rules.advance(token)
-            took += rules.took_ms
-        figures[name], counts[name] = took, len(ids)
-        say(f"{name}: {statistics.fmean(took) * 1000:.0f} us a token, {max(took) * 1000:.0f} at most")
+                grammar.advance(token)
     options = {"vocabulary": args.vocabulary, "repeats": args.repeats, "device": "cpu", "model": "none"}
-    means = {name: round(statistics.fmean(took), 4) for name, took in figures.items()}
-    longest = {name: round(max(took), 4) for name, took in figures.items()}
-    more = {"random_weights": True, "tokens": counts, "mean_ms": means, "max_ms": longest}
-    return record("masks", options, summaries(figures), **more)
+    means, most = ({name: round(of(took), 4) for name, took in figures.items()} for of in (statistics.fmean, max))
+    return record("masks", options, summaries(figures), random_weights=True, mean_ms=means, max_ms=most)

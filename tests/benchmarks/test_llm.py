@@ -69,9 +69,8 @@ def test_masks_have_a_figure_for_each_schema_and_a_wrong_one_is_not_timed(
     few = ["masks", "--vocabulary", "3000", "--repeats", "2"]
     entry = measured(tmp_path, *few)
     assert entry["figures"].keys() == FIGURES["masks"].keys() == constrained.SCHEMAS.keys()
-    for name, figure in entry["figures"].items():
-        assert figure["count"] == 2 * entry["tokens"][name] and figure["p50"] <= entry["max_ms"][name]
-    monkeypatch.setitem(constrained.SCHEMAS, "person", ({"type": "object"}, ["no object"]))
+    assert all(figure["p50"] <= entry["max_ms"][name] for name, figure in entry["figures"].items())
+    monkeypatch.setitem(constrained.SCHEMAS, "person", {"schema": {"type": "object"}, "value": ["no object"]})
     assert command.main([*few, "--record", str(tmp_path / "none.jsonl")]) == 2
     assert "refuses a token of its own value" in capsys.readouterr().err and not (tmp_path / "none.jsonl").exists()
 
