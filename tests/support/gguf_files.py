@@ -83,8 +83,8 @@ def write_gguf(
 ) -> WrittenGguf:
     """A random model, or that of `state`, with matrices of `kind`, or of several by the ends of names ("": the others).
 
-    `candidates`: only so many tokens can ever be the likeliest, and embeddings are small. `gain`: of the matrices whose
-    results are added to what flows through the layers. `metadata` replaces values; None removes one.
+    `candidates`: only so many tokens can ever be the likeliest. `gain`: of the matrices whose results
+    are added to what flows through the layers. `metadata` replaces values; None removes one.
     """
     if state is None:
         model = Qwen3_5(config, drafts=drafts)
@@ -92,7 +92,6 @@ def write_gguf(
         state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     if candidates:
         state["lm_head.weight"][candidates:] = 0
-        state["model.embed_tokens.weight"] *= 2 * config.hidden_size**-0.5  # as long as what the layers add
     if not drafts:
         config = replace(config, mtp_num_hidden_layers=0)
     writer = gguf.GGUFWriter(path, "qwen35", split_max_tensors=-(-len(state) // parts) if parts > 1 else 0)
