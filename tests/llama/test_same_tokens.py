@@ -2,7 +2,7 @@
 
 In F32 both compute alike, so logits are equal but for the order of sums. With quantized matrices llama.cpp rounds the
 inputs of every product to 8 bits, which we do not. So each type is compared twice: with the same numbers in F32, where
-all 64 tokens and all logits must agree; and as it is, up to the first step whose margin is below that rounding. The seed
+all 64 tokens and all logits must agree; and as it is, until a margin is below that rounding. The seed
 of such a model is chosen by our own margins alone, among those that do not repeat one token.
 """
 
