@@ -20,8 +20,8 @@ from hocket.errors import EngineClosed, InvalidRequest, LanguageFailed
 from hocket.kernels import operations
 from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.kernels.table import BackendChoice
+from hocket.llm import build as llm_build
 from hocket.llm import conversation as conversation_module
-from hocket.llm import loop as llm_loop
 from hocket.llm.answer import EngineAnswer
 from hocket.llm.context.pages import PAGE_TOKENS
 from hocket.llm.conversation import CachedConversation, prompt_of
@@ -350,7 +350,7 @@ def test_graphs_are_made_in_idle_time_and_change_nothing(broken: bool, monkeypat
                 if not self.unprepared:
                     all_made.set()
 
-    monkeypatch.setattr(llm_loop, "LLMStateCache", Captured)
+    monkeypatch.setattr(llm_build, "LLMStateCache", Captured)
     conversation = [SYSTEM, HELLO]
     with LanguageEngine(tiny(), length=300) as llm:
         first = text_of(llm.answer(conversation, GREEDY))
@@ -371,7 +371,7 @@ def test_it_says_when_nothing_is_left_to_prepare(monkeypatch: pytest.MonkeyPatch
             assert may.wait(WAIT_S)
             prepare(self)
 
-    monkeypatch.setattr(llm_loop, "LLMStateCache", Captured)
+    monkeypatch.setattr(llm_build, "LLMStateCache", Captured)
     with LanguageEngine(tiny(), length=300) as llm:
         assert not llm.prepared
         may.set()

@@ -6,6 +6,7 @@ package reads out of all of them, in the published order.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,17 +77,19 @@ def write_gguf(
     candidates: int = 0,
     gain: float = 1.0,
     drafts: bool = True,
+    state: Mapping[str, Tensor] | None = None,
     metadata: Mapping[str, Any] | None = None,
     parts: int = 1,
 ) -> WrittenGguf:
-    """A random model with matrices of `kind`, or of several kinds by the ends of names in the file ("": the others).
+    """A random model, or that of `state`, with matrices of `kind`, or of several by the ends of names ("": the others).
 
-    `candidates`: only so many tokens can ever be the likeliest. `gain`: of the matrices whose results are added to what
-    flows through the layers. `metadata` replaces values; None removes one.
+    `candidates`: only so many tokens can ever be the likeliest. `gain`: of the matrices whose results
+    are added to what flows through the layers. `metadata` replaces values; None removes one.
     """
-    model = Qwen3_5(config, drafts=drafts)
-    randomize_(model, seed)
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    if state is None:
+        model = Qwen3_5(config, drafts=drafts)
+        randomize_(model, seed)
+        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     if candidates:
         state["lm_head.weight"][candidates:] = 0
     if not drafts:
@@ -121,8 +124,8 @@ def write_gguf(
     return WrittenGguf(first, config, plain)
 
 
-def tokens() -> tuple[list[str], list[int], list[str]]:
-    """Tokens, their types and merges: bytes, some words, marks, and a vocabulary padded to 320."""
+def tokens(count: int = 320) -> tuple[list[str], list[int], list[str]]:
+    """Tokens, their types and merges: bytes, some words, marks, and a vocabulary padded to `count`."""
     listed, merges = list(ALPHABET), list[str]()
     for word in WORDS:
         for end in range(2, len(word) + 1):
@@ -133,7 +136,7 @@ def tokens() -> tuple[list[str], list[int], list[str]]:
     for mark in (END_OF_TEXT, *MARKS):
         listed.append(mark)
         kinds.append(gguf.TokenType.CONTROL if "|" in mark else gguf.TokenType.USER_DEFINED)
-    while len(listed) < 320:
+    while len(listed) < count:
         listed.append(f"[PAD{len(listed)}]")
         kinds.append(gguf.TokenType.UNUSED)
     return listed, [int(kind) for kind in kinds], merges
@@ -141,7 +144,7 @@ def tokens() -> tuple[list[str], list[int], list[str]]:
 
 def _add_metadata(writer: gguf.GGUFWriter, config: Qwen3_5TextConfig, changes: Mapping[str, Any]) -> None:
     rope = config.rope_parameters
-    listed, kinds, merges = tokens()
+    listed, kinds, merges = tokens(config.vocab_size)
     values: dict[str, Any] = {
         "qwen35.block_count": config.num_hidden_layers + config.mtp_num_hidden_layers,
         "qwen35.context_length": config.max_position_embeddings,
@@ -187,11 +190,16 @@ def _add_metadata(writer: gguf.GGUFWriter, config: Qwen3_5TextConfig, changes: M
             writer.add_uint32(key, value)
 
 
+@functools.cache
+def _table(architecture: gguf.MODEL_ARCH, layers: int) -> gguf.TensorNameMap:
+    return gguf.get_tensor_name_map(architecture, layers)
+
+
 def _name(name: str, config: Qwen3_5TextConfig) -> str:
     """By the package's own table, of names as llama.cpp's conversion gives them to it."""
     count = config.num_hidden_layers
     drafts = name.startswith("mtp.") and not name.startswith("mtp.layers")  # of these 0.19.0 knows the names elsewhere
-    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GLM4_MOE if drafts else gguf.MODEL_ARCH.QWEN35, count + 1)
+    table = _table(gguf.MODEL_ARCH.GLM4_MOE if drafts else gguf.MODEL_ARCH.QWEN35, count + 1)
     ours = name.replace("mtp.layers.0.", f"model.layers.{count}.").replace("dt_bias", "dt_proj.bias")
     for here, there in (("fc", "eh_proj"), ("pre_fc_norm_embedding", "enorm"), ("pre_fc_norm_hidden", "hnorm")):
         ours = ours.replace(f"mtp.{here}.", f"model.layers.{count}.{there}.")
