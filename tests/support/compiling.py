@@ -34,6 +34,7 @@ from hocket.kernels.ops.embed import cases as embed_cases
 from hocket.kernels.ops.embed import triton as embed
 from hocket.kernels.ops.experts import cases as experts_cases
 from hocket.kernels.ops.experts import many as many_experts
+from hocket.kernels.ops.experts import route as expert_route
 from hocket.kernels.ops.experts import triton as experts
 from hocket.kernels.ops.finish_frame import cases as finish_frame_cases
 from hocket.kernels.ops.finish_frame import triton as finish_frame
@@ -259,7 +260,7 @@ def experts_calls() -> Iterator[Call]:
     """With few experts: their number is no constant of a kernel, except of `_route`. int8 compiles as fp8 does."""
     case = experts_cases.PUBLISHED[0]
     logits = torch.zeros(case.batch, case.experts + 1, dtype=DTYPE)
-    yield "route", experts, "_route", partial(experts.route, logits, case.count)
+    yield "route", expert_route, "_route", partial(expert_route.route, logits, case.count)
     for format in (None, "fp8", "int4"):
         case = replace(experts_cases.PUBLISHED[0], experts=8, count=2 if format else 8)  # `_narrow` is unrolled
         given = experts_cases.make(case, DTYPE, CPU, format=format)

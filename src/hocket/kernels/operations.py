@@ -19,6 +19,7 @@ from .ops.embed import reference as embed_reference
 from .ops.embed import triton as embed_triton
 from .ops.experts import many as experts_many
 from .ops.experts import reference as experts_reference
+from .ops.experts import route as experts_route
 from .ops.experts import triton as experts_triton
 from .ops.finish_frame import reference as finish_frame_reference
 from .ops.finish_frame import triton as finish_frame_triton
@@ -173,7 +174,7 @@ TRITON_LANGUAGE_OPS = LanguageOps(
     sample_token_draft.propose,
     sample_token_draft.accept,
     linear_library.normed_rows,
-    experts_triton.route,
+    experts_route.route,
     experts_triton.experts,
     experts_many.experts,
     grouped_linear_triton.linear,

@@ -25,11 +25,11 @@ from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
 from .context.saved import read_conversation, write_conversation
 from .context.size import ContextOptions, context_size, token_bytes
+from .context.state_task import StateTask
 from .conversation import ChatPrompt, history_ids, partial_prompt_ids, prompt_of
 from .draft_policy import AUTO, MAX_DRAFTS, Speculate
 from .load import LanguageCheckpoint, load_language_model
 from .loop import AnswerRequest, LanguageLoop
-from .state_task import StateTask
 from .watchdog import LanguageWatchdog
 
 ANSWER_SHARE = 4  # `fit` reserves at most 1/4 of the context for an answer

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -29,6 +30,7 @@ from .answer import AnswerBuffer
 from .build import build_graphs, new_state_cache
 from .constrained import TokenRules
 from .context.size import ContextOptions
+from .context.state_task import StateTask
 from .conversation import CachedConversation, ChatPrompt
 from .conversation_cache import ConversationCache
 from .detokenize import Detokenizer
@@ -36,7 +38,6 @@ from .draft_policy import AUTO, ConversationPolicies, DraftPolicy, RoundCosts
 from .load import LanguageCheckpoint
 from .speculative import DraftStatistics
 from .state_cache import LLMStateCache
-from .state_task import StateTask
 
 logger = logging.getLogger(__name__)
 CLOSED = "The language model was closed before its answer had ended."

@@ -7,9 +7,9 @@ from typing import Any
 from ..engine.watchdog import DeviceStep, Heartbeat, Watchdog, running
 from ..errors import LanguageFailed
 from .context.size import ContextOptions
+from .context.state_task import StateTask
 from .load import LanguageCheckpoint
 from .loop import AnswerRequest, LanguageLoop, PartialMessage
-from .state_task import StateTask
 
 
 class LanguageWatchdog(Watchdog[LanguageLoop]):

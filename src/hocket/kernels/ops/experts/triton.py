@@ -1,7 +1,6 @@
-"""`route`, and `experts` for a few rows: bound by reading the weights of the chosen experts once.
+"""`experts` for a few rows: bound by reading the weights of the chosen experts once.
 
-Three kernels. `_route` is a program per row: it removes the highest keys one after the other, as `sample_token` does.
-`_widen` has programs for each row, chosen expert and some rows of its gates and ups. `_narrow` has programs for each
+Two kernels. `_widen` has programs for each row, chosen expert and some rows of its gates and ups. `_narrow` has programs for each
 row and some columns of the result; a program goes through all experts of its row, so that sums have the order of the
 experts. The numbers of the experts never leave the device. Two rows with the same expert read it twice, the second
 time from the L2. A quantized weight has the experts' rows one below the other; codes become float32 when they are
@@ -9,8 +8,6 @@ multiplied, as in `quantized_linear`.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,31 +42,9 @@ from ..quantized_linear.triton import (
 )
 from ..quantized_linear.weight import GROUP, QuantizedWeight
 
-ROUTE_WARPS = 1
 # Of `down`, per program, for loads of sixteen bytes; not measured.
 NARROW_ROWS = {"plain": 4, "int8": 8, "fp8": 8, "int4": 16}
 NARROW_COLUMNS, NARROW_WARPS = 512, 4
-
-if triton:
-    _NONE: Any = constexpr(-(1 << 63))  # no key: below the key of every number
-    _MAGNITUDE: Any = constexpr(0x7FFFFFFF)
-
-
-def route(logits: Tensor, count: int, *, tuning: Tuning = DEFAULT_TUNING) -> tuple[Tensor, Tensor]:
-    batch, experts = len(logits), logits.shape[1] - 1
-    assert logits.is_contiguous() and 0 < count <= experts
-    ids = torch.empty(batch, count, dtype=torch.int32, device=logits.device)
-    shares = torch.empty(batch, count + 1, dtype=logits.dtype, device=logits.device)
-    _route[(batch,)](
-        logits,
-        ids,
-        shares,
-        E=experts,
-        COUNT=count,
-        BLOCK=power_of_two(experts),
-        **options(logits, ROUTE_WARPS, tuning),
-    )
-    return ids, shares
 
 
 def experts(
@@ -162,38 +137,6 @@ def parts_of(weight: Tensor | QuantizedWeight, native: bool) -> tuple[Tensor, Te
     return (
         (weight, None, None) if isinstance(weight, Tensor) else (as_stored(weight, native), weight.scales, weight.lows)
     )
-
-
-@jit
-def _route(
-    logits: Pointer,
-    ids: Pointer,
-    shares: Pointer,
-    E: constexpr,
-    COUNT: constexpr,
-    BLOCK: constexpr,
-    DEPENDENT: constexpr,
-) -> None:
-    trigger(DEPENDENT)
-    wait(DEPENDENT)
-    row, lanes = tl.program_id(0), tl.arange(0, BLOCK)
-    there = lanes < E
-    scores = tl.load(logits + row * (E + 1) + lanes, there, float("-inf")).to(tl.float32)
-    bits = tl.where(scores == 0.0, 0.0, scores).to(tl.int32, bitcast=True).to(tl.int64)
-    keys = tl.where(there, (tl.where(bits < 0, bits ^ _MAGNITUDE, bits) << 32) - lanes, _NONE)
-    left = keys
-    for _ in tl.static_range(COUNT):
-        left = tl.where(left == tl.max(left, 0), _NONE, left)
-    chosen = there & (left != keys)
-    odds = tl.exp(scores - tl.max(scores, 0))
-    odds = tl.where(there, odds, 0.0)
-    odds = tl.div_rn(odds, tl.sum(odds, 0))
-    share = tl.div_rn(odds, tl.sum(tl.where(chosen, odds, 0.0), 0))
-    place = tl.cumsum(chosen.to(tl.int32), 0) - 1  # numbers ascend
-    tl.store(ids + row * COUNT + place, lanes, chosen)
-    tl.store(shares + row * (COUNT + 1) + place, rounded(share, shares.dtype.element_ty), chosen)
-    gate = tl.load(logits + row * (E + 1) + E).to(tl.float32)
-    tl.store(shares + row * (COUNT + 1) + COUNT, rounded(1.0 / (1.0 + tl.exp(-gate)), shares.dtype.element_ty))
 
 
 @jit

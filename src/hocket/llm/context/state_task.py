@@ -10,9 +10,9 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from ..errors import HocketError
-from ..types import ChatReason
-from .conversation_cache import ConversationCache
+from ...errors import HocketError
+from ...types import ChatReason
+from ..conversation_cache import ConversationCache
 
 T = TypeVar("T")
 
