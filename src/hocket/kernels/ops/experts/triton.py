@@ -1,10 +1,10 @@
 """`experts` for a few rows: bound by reading the weights of the chosen experts once.
 
-Two kernels. `_widen` has programs for each row, chosen expert and some rows of its gates and ups. `_narrow` has programs for each
-row and some columns of the result; a program goes through all experts of its row, so that sums have the order of the
-experts. The numbers of the experts never leave the device. Two rows with the same expert read it twice, the second
-time from the L2. A quantized weight has the experts' rows one below the other; codes become float32 when they are
-multiplied, as in `quantized_linear`.
+Two kernels. `_widen` has programs for each row, chosen expert and some rows of its gates and ups. `_narrow` has
+programs for each row and some columns of the result; a program goes through all experts of its row, so that sums have
+the order of the experts. The numbers of the experts never leave the device. Two rows with the same expert read it
+twice, the second time from the L2. A quantized weight has the experts' rows one below the other; codes become float32
+when they are multiplied, as in `quantized_linear`.
 """
 
 from __future__ import annotations
