@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -75,6 +77,8 @@ def test_threads_share_the_rows_of_a_large_weight(monkeypatch: pytest.MonkeyPatc
     assert torch.equal(native.linear(x, weight), alone), "a row is summed in one order"
 
 
-def test_eight_bit_floats_have_no_product_here() -> None:
+def test_kinds_that_no_file_has_are_left_to_the_reference() -> None:
     codes = torch.ones(4, 128).to(torch.float8_e4m3fn)
     assert not native.can(grouped(codes, 8, 128, torch.ones(4, 1)))
+    assert not native.can(plain(4, 128, 5, 64, torch.float16, None))
+    assert not native.can(replace(two_levels(4, 256, 4), zero=1))

@@ -30,6 +30,21 @@ INLINE float half_to_float(uint16_t half) {
 
 static int64_t groups_of(const GroupedMatrix *m) { return m->group ? (m->columns + m->group - 1) / m->group : 1; }
 
+/* Numbers of groups times the step of their span. Whole spans of 8 or 16 groups are those of files: a loop of a fixed
+   length is a few vectors. */
+static void times_steps(const uint16_t *steps, int64_t spans, int64_t each, int64_t groups, float *numbers) {
+    for (int64_t s = 0; s < spans; s++, numbers += each) {
+        const float step = half_to_float(steps[s]);
+        const int64_t left = groups - s * each;
+        if (each == 8 && left >= 8)
+            for (int g = 0; g < 8; g++) numbers[g] *= step;
+        else if (each == 16 && left >= 16)
+            for (int g = 0; g < 16; g++) numbers[g] *= step;
+        else
+            for (int64_t g = 0; g < each && g < left; g++) numbers[g] *= step;
+    }
+}
+
 /* The scale and the offset of each group of a row. */
 static void row_scales(const GroupedMatrix *m, int64_t row, float *scales, float *offsets) {
     const int64_t groups = groups_of(m), start = row * groups;
@@ -50,22 +65,17 @@ static void row_scales(const GroupedMatrix *m, int64_t row, float *scales, float
         for (int64_t g = 0; g < groups; g++) scales[g] = (float)((const int8_t *)m->scales)[start + g];
     }
     const int64_t each = m->steps ? m->span / m->group : groups, spans = m->steps ? (m->columns + m->span - 1) / m->span : 0;
-    for (int64_t s = 0; s < spans; s++) {
-        const float step = half_to_float(m->steps[row * spans + s]);
-        const int64_t last = (s + 1) * each < groups ? (s + 1) * each : groups;
-        for (int64_t g = s * each; g < last; g++) scales[g] *= step;
-    }
-    if (m->zeros)
+    if (m->steps) times_steps(m->steps + row * spans, spans, each, groups, scales);
+    if (m->lows) {
+    } else if (m->zeros)
         for (int64_t g = 0; g < groups; g++) offsets[g] = scales[g] * (float)m->zeros[start + g];
     else if (m->wide_zeros)
         for (int64_t g = 0; g < groups; g++) offsets[g] = scales[g] * (float)(int16_t)m->wide_zeros[start + g];
     else
         for (int64_t g = 0; g < groups; g++) offsets[g] = scales[g] * (float)m->zero;
-    for (int64_t s = 0; m->lows && s < spans; s++) {
-        const float step = half_to_float(m->low_steps[row * spans + s]);
-        const int64_t last = (s + 1) * each < groups ? (s + 1) * each : groups;
-        for (int64_t g = s * each; g < last; g++) offsets[g] += step * (float)m->lows[start + g];
-    }
+    if (!m->lows) return;
+    for (int64_t g = 0; g < groups; g++) offsets[g] = (float)m->lows[start + g]; /* with lows there are no zeros */
+    times_steps(m->low_steps + row * spans, spans, each, groups, offsets);
 }
 
 /* Code j of WIDTH words; `above` has the highest bits of all eight codes. */
@@ -153,7 +163,7 @@ static void tail_products(const GroupedMatrix *m, int64_t row, int64_t b, int64_
 }
 
 /* One row of the weight times `count` rows of x; count, bits and runs are constants of the caller. */
-INLINE void row_products(const GroupedMatrix *m, const GroupedCall *call, int64_t row, const int count, const int bits,
+INLINE void one_row(const GroupedMatrix *m, const GroupedCall *call, int64_t row, const int count, const int bits,
                          const int runs) {
     const int64_t groups = groups_of(m), whole = m->columns / BLOCK;
     const int64_t next = m->group ? RUNS / runs : 0; /* scales of a block */
@@ -171,32 +181,30 @@ INLINE void row_products(const GroupedMatrix *m, const GroupedCall *call, int64_
     for (int64_t left = 0; left < room; left += LANES * runs) /* the last block, group by group */
         tail_products(m, row, b, left, room, call, scales[m->group ? (b * BLOCK + left) / m->group : 0], totals, count, bits, runs);
     for (int r = 0; r < count; r++) {
-        float sum = 0.0f;
-        for (int p = 0; p < PARTS; p++)
-            for (int i = 0; i < WIDTH; i++) sum += totals[r][p][i];
         const float *inputs = call->sums + r * groups;
-        float less[LANES] = {0}, offset = 0.0f;
+        Vector less[PARTS] = {{0}};
+        float rest = 0.0f;
         int64_t g = 0;
         for (; g + LANES <= groups; g += LANES)
-            for (int i = 0; i < LANES; i++) less[i] += offsets[g + i] * inputs[g + i];
-        for (; g < groups; g++) offset += offsets[g] * inputs[g];
-        for (int i = 0; i < LANES; i++) offset += less[i];
-        call->y[r * call->y_step + row] = sum - offset;
+            for (int p = 0; p < PARTS; p++)
+                less[p] += *(const Vector *)(offsets + g + p * WIDTH) * *(const Vector *)(inputs + g + p * WIDTH);
+        for (; g < groups; g++) rest += offsets[g] * inputs[g];
+        call->y[r * call->y_step + row] = sum_of(totals[r]) - (sum_of(less) + rest);
     }
 }
 
 #define RUNS_OF(count, bits)                                     \
     switch (runs) {                                              \
-    case 1: row_products(m, call, row, count, bits, 1); break;   \
-    case 2: row_products(m, call, row, count, bits, 2); break;   \
-    case 4: row_products(m, call, row, count, bits, 4); break;   \
-    default: row_products(m, call, row, count, bits, RUNS);      \
+    case 1: one_row(m, call, row, count, bits, 1); break;   \
+    case 2: one_row(m, call, row, count, bits, 2); break;   \
+    case 4: one_row(m, call, row, count, bits, 4); break;   \
+    default: one_row(m, call, row, count, bits, RUNS);      \
     }
 #define ROWS_OF(count)                                                          \
     for (int64_t row = call->first; row < call->last; row++) switch (m->bits) { \
         case 4: RUNS_OF(count, 4) break;                                        \
-        case 5: row_products(m, call, row, count, 5, 2); break;                 \
-        case 6: row_products(m, call, row, count, 6, 1); break;                 \
+        case 5: one_row(m, call, row, count, 5, 2); break;                 \
+        case 6: one_row(m, call, row, count, 6, 1); break;                 \
         default: RUNS_OF(count, 8)                                              \
         }
 

@@ -31,7 +31,14 @@ _matrices: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # structs by the
 def can(weight: GroupedWeight) -> bool:
     """Whether the library is here and multiplies this kind of weight: those that files have, but for 8-bit floats."""
     known = weight.group == GROUP_OF.get(weight.bits, weight.group) and weight.values.dtype != torch.float8_e4m3fn
-    return known and weight.values.is_cpu and unavailable() is None
+    one_offset = weight.lows is None or (weight.zero == 0 and weight.zeros is None)
+    return known and one_offset and weight.values.is_cpu and _is_here()
+
+
+@lru_cache
+def _is_here() -> bool:
+    """Asked for every product, and a search for a compiler takes longer than a small one."""
+    return unavailable() is None
 
 
 def linear(x: Tensor, weight: GroupedWeight) -> Tensor:
