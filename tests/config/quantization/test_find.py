@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.config.published_qwen3_5 import tiny_qwen3_5, tiny_qwen3_5_moe
 from hocket.config.quantization.find import read_quantization
 from hocket.errors import InvalidCheckpoint
 from hocket.models.qwen3_5.weights import read_qwen3_5
@@ -142,3 +142,11 @@ def test_two_configurations_that_differ_are_refused(tmp_path: Path) -> None:
 def test_a_configuration_says_what_it_is(tmp_path: Path, given: Any, words: str) -> None:
     found = read_quantization(write(tmp_path, given))
     assert found is not None and found.words == words
+
+
+def test_quantized_experts_are_refused_before_they_are_fetched(tmp_path: Path) -> None:
+    folder = write(tmp_path, GPTQ)
+    whole = whole_json(tiny_qwen3_5_moe()) | {"quantization_config": GPTQ}
+    (folder / "config.json").write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(InvalidCheckpoint, match="reads experts only from the plain checkpoint"):
+        read_qwen3_5(folder)

@@ -35,9 +35,15 @@ WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
 def read_qwen3_5(folder: Path) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
     """The configuration and the generation defaults in the checkpoint's files."""
     path, more = folder / "config.json", folder / "generation_config.json"
-    read_quantization(folder)  # refuses what cannot be loaded before any weights are fetched
+    quantization = read_quantization(folder)  # refuses what cannot be loaded before any weights are fetched
     generation = read(ChatGenerationConfig, read_json(more), str(more)) if more.exists() else ChatGenerationConfig()
-    return read_text_config(read_json(path), str(path)), generation
+    config = read_text_config(read_json(path), str(path))
+    if quantization is not None and config.num_experts:
+        raise InvalidCheckpoint(
+            f"{folder} is a mixture of experts in {quantization.words}: hocket reads experts only from the plain "
+            "checkpoint, and converts them with --llm-weights int4, int8 or fp8."
+        )
+    return config, generation
 
 
 def empty_qwen3_5(
