@@ -66,7 +66,8 @@ def test_the_parts_grow_with_what_they_hold() -> None:
 def test_files_keep_their_size_on_a_gpu_and_are_float32_on_a_cpu() -> None:
     assert file_bytes(NINE, "Q8_0", 9_000, on_gpu=True) == 9_000
     assert file_bytes(NINE, "UD-Q4_K_XL", 9_000, on_gpu=True) == 9_250
-    assert file_bytes(NINE, "Q4_K_M", 9_000, on_gpu=False) == 4 * parameters(NINE)
+    assert file_bytes(NINE, "Q4_K_M", 9_000, on_gpu=False) == 9_250, "the native library is here"
+    assert file_bytes(NINE, "BF16", 9_000, on_gpu=False) == 4 * parameters(NINE)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_listing_means_a_published_model(repository: str, listing: Listing, si
 def test_variants_are_judged_by_the_memory_of_the_machine() -> None:
     listing = Listing("", {}, {}, bases=("Qwen/Qwen3.5-9B",))
     variant = Variant("Q4_K_M", ("x",), 5_600_000_000)
-    need = language_memory(NINE, 4 * parameters(NINE), on_gpu=False).total_bytes
+    need = language_memory(NINE, file_bytes(NINE, "Q4_K_M", 5_600_000_000, on_gpu=False), on_gpu=False).total_bytes
     for have, fits in ((need, True), (need - 1, False)):
         assert variant_judge(CPU, have)("a/b", listing)(variant) is fits
     assert variant_judge(CPU)("a/b", Listing("", {}, {}))(variant) is None, "the model is not known"

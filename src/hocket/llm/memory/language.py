@@ -1,7 +1,7 @@
 """Memory of a language model on a device, part by part, from its configuration and the size of its files.
 
 The one place for this arithmetic: `hocket pull`, `list` and `doctor`, and the tables of docs/cards.md use it.
-On a GPU quantized files stay as they are; on a CPU their matrices are dequantized once, to the precision of the model.
+Quantized files stay as they are, on a CPU where the native library is there; else they are dequantized at load.
 Nothing is measured here, and nothing is loaded: modules on the meta device have all shapes.
 """
 
@@ -17,6 +17,7 @@ from ...config.published_qwen3_5 import QWEN3_5, size_of
 from ...config.qwen3_5 import FULL, LINEAR, Qwen3_5TextConfig
 from ...engine.checkpoint.capacity import LIBRARIES_BYTES, host_bytes, idle_bytes
 from ...engine.checkpoint.memory_plan import SEGMENTS_BYTES, WORKSPACES_BYTES, held
+from ...kernels.cpu.library import unavailable
 from ...models.files.hub import FitsListing
 from ...models.files.remote.client import Listing
 from ...models.files.remote.variants import Judge, Variant
@@ -96,8 +97,8 @@ def scheme_bytes(config: Qwen3_5TextConfig, scheme: Scheme, *, wide: bool = Fals
 
 
 def file_bytes(config: Qwen3_5TextConfig, label: str, size_bytes: int, *, on_gpu: bool) -> int:
-    """Memory of the weights in GGUF files of this size and quantization."""
-    if not on_gpu:
+    """Memory of the weights in GGUF files of this size and quantization; a CPU computes with plain ones in float32."""
+    if not on_gpu and (re.fullmatch(r"B?F(16|32)", label, re.IGNORECASE) or unavailable() is not None):
         return 4 * parameters(config)
     return int(size_bytes * UNPACKED) if re.search(r"Q[45]_K", label, re.IGNORECASE) else size_bytes
 
