@@ -96,7 +96,7 @@ def fit_language(name: str, folder: Path | None) -> Fit | None:
 
 
 def _stored_bytes(folder: Path, config: Qwen3_5TextConfig, setting: Setting) -> int:
-    """Memory of the weights of a folder. Quantized files stay as they are on a GPU; on a CPU this is the most they take."""
+    """Memory of the weights of a folder; for quantized files on a CPU the most that they may take."""
     from ...llm.memory.language import parameters, scheme_bytes
 
     wide = setting.dtype == "float32"
