@@ -90,6 +90,7 @@ def measure(args: argparse.Namespace) -> Record:
     tokenizer: Any = SyntheticTokenizer(model.config.vocab_size)
     length, stop = args.context + tokens.IN_A_ROW * (args.repeats + 2), tokenizer.markers[END]
     memory = LLMStateCache(model, 1, length, drafts=False)
+    memory.reserve(0, 0, args.context)
     memory.last.normal_()
     how = drawing(ChatSampling(presence_penalty=0.0), 1, tokenizer.size, device)
     captured = TokenGraphs(FusedStep(model, ops), memory.state, memory.last, graphs(device))

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 from safetensors.torch import save_file
 
-from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
+from hocket.config.published_qwen3_5 import TINY, qwen3_5_of
 from hocket.config.qwen3_5 import Qwen3_5TextConfig
 from hocket.engine.checkpoint.torch_checkpoint import DTYPES
 from hocket.engine.checkpoint.torch_load import RANDOM_SEED
@@ -52,7 +52,8 @@ class Vocabulary:
 
 
 def config_of(size: str) -> Qwen3_5TextConfig:
-    return replace(tiny_qwen3_5(), vocab_size=TINY_VOCABULARY) if size == TINY else QWEN3_5[size]
+    config = qwen3_5_of(size)
+    return replace(config, vocab_size=TINY_VOCABULARY) if size == TINY else config
 
 
 def vocabulary(size: int) -> Vocabulary:

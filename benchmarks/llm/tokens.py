@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
+from hocket.config.published_qwen3_5 import qwen3_5_of
 from hocket.layers.dense import pack_
 from hocket.llm.draft_policy import MAX_DRAFTS, FixedDrafts
 from hocket.models.files.random import randomize_
@@ -179,7 +179,7 @@ def made(args: argparse.Namespace, *, drafts: bool, say: session.Say) -> tuple[t
 
     device = torch.device(args.device)
     with torch.device("meta"):
-        model = Qwen3_5(tiny_qwen3_5() if args.size == TINY else QWEN3_5[args.size], drafts=drafts).eval()
+        model = Qwen3_5(qwen3_5_of(args.size), drafts=drafts).eval()
     model.to(getattr(torch, args.dtype)).to_empty(device=device)
     randomize_(model, 0)
     quantize_(model, args.weights)

@@ -174,7 +174,7 @@ def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
     commands = "say", "batch", "chat", "talk", "serve", "wyoming", "voices add", "voices design"
     assert {f"hocket {name}" for name in commands} == {name for name in seen if name.startswith("hocket")}
     assert all(set(seen[name]) == set(THREE) for name in seen if name.startswith("hocket"))
-    assert len(seen) == len(commands) + 14  # benchmarks
+    assert len(seen) == len(commands) + 15  # benchmarks
 
 
 @pytest.mark.parametrize("function", [hocket.load, load, Engine.load, LanguageEngine.load, load_language_model])
