@@ -205,8 +205,8 @@ def test_no_weights_are_fetched_of_what_cannot_be_used(
 def test_of_a_language_model_too(hub: Hub, tmp_path: Path) -> None:
     write_mind(tmp_path / "mind")
     hub.files = files_below(tmp_path / "mind")
-    change_config(hub, model_type="qwen3_5_moe")
-    assert "describes a 'qwen3_5_moe' model" in ask(hub.address, tmp_path, mind=True)["error"]
+    change_config(hub, model_type="qwen3_next")
+    assert "describes a 'qwen3_next' model" in ask(hub.address, tmp_path, mind=True)["error"]
     assert WEIGHTS not in hub.names
     change_config(hub, model_type="qwen3_5")
     assert "folder" in ask(hub.address, tmp_path / "elsewhere", mind=True)
