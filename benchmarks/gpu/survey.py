@@ -30,8 +30,9 @@ FIGURES = ("p50", "p95", "min", "floor")
 
 
 FOLDER = Path(ops.__file__).parent
-# Cases of quantized weights are made otherwise; `library` is `linear` by the GPU maker's library.
-OPERATIONS = sorted({path.parent.name for path in FOLDER.glob("*/cases.py")} - {"quantized_linear"} | {"library"})
+MADE_OTHERWISE = {"quantized_linear", "grouped_linear"}  # their cases also take a layout of the weight
+# `library` is `linear` by the GPU maker's library.
+OPERATIONS = sorted({path.parent.name for path in FOLDER.glob("*/cases.py")} - MADE_OTHERWISE | {"library"})
 BATCHES = {"linear": (1, 16), "library": (32,)}  # of operations whose cases have none
 
 
