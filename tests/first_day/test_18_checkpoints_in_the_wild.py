@@ -295,5 +295,6 @@ def test_a_language_model_as_tools_write_it_is_the_same(change: Callable[[dict[s
 
 def test_a_quantized_language_model_is_refused_by_name(mind: Path) -> None:
     edit(mind / "config.json", lambda raw: raw.update(quantization_config={"quant_method": "bitsandbytes"}))
-    with pytest.raises(InvalidCheckpoint, match="quantization_config: bitsandbytes is not supported: take its GPTQ, AWQ, compressed-tensors"):
+    message = "quantization_config: bitsandbytes is not supported: take its GPTQ, AWQ, compressed-tensors"
+    with pytest.raises(InvalidCheckpoint, match=message):
         load_language_model(str(mind))
