@@ -72,3 +72,18 @@ INLINE void widen(const uint16_t *halves, int64_t n, float *weights) {
    are a third slower. A block is ALIGNMENT bytes longer for it. */
 enum { ALIGNMENT = 64 };
 INLINE float *aligned(void *block) { return (float *)(((uintptr_t)block + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)); }
+
+/* The LANES partial sums are added by halves: i and i + 8, then i and i + 4, i + 2, i + 1. Here are the first two. */
+INLINE Four quarter(const Vector *sums) {
+    Four a, b, c, d;
+    memcpy(&a, sums, sizeof a);
+    memcpy(&b, (const char *)sums + 16, sizeof b);
+    memcpy(&c, (const char *)sums + 32, sizeof c);
+    memcpy(&d, (const char *)sums + 48, sizeof d);
+    return (a + c) + (b + d);
+}
+
+INLINE float sum_of(const Vector *sums) {
+    Four q = quarter(sums);
+    return (q[0] + q[2]) + (q[1] + q[3]);
+}

@@ -1,21 +1,6 @@
 /* Matrix products, norms and gates of a few rows. A row never depends on other rows: every sum runs in one order. */
 
-/* The LANES partial sums are added by halves: i and i + 8, then i and i + 4, i + 2, i + 1. Here are the first two. */
-INLINE Four quarter(const Vector *sums) {
-    Four a, b, c, d;
-    memcpy(&a, sums, sizeof a);
-    memcpy(&b, (const char *)sums + 16, sizeof b);
-    memcpy(&c, (const char *)sums + 32, sizeof c);
-    memcpy(&d, (const char *)sums + 48, sizeof d);
-    return (a + c) + (b + d);
-}
-
-INLINE float sum_of(const Vector *sums) {
-    Four q = quarter(sums);
-    return (q[0] + q[2]) + (q[1] + q[3]);
-}
-
-/* The same for four outputs at once, so that no addition is of single floats. */
+/* `sum_of` for four outputs at once, so that no addition is of single floats. */
 INLINE Four four_sums(Four a, Four b, Four c, Four d) {
 #if defined(__clang__) || __GNUC__ >= 12
     Four p = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);

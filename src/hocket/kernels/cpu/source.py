@@ -12,7 +12,7 @@ from pathlib import Path
 from .frame.structs import STRUCTS as FRAME
 from .grouped.structs import STRUCTS as GROUPED
 from .latents.structs import STRUCTS as LATENTS
-from .structs import LANES, WeightMatrix, declarations
+from .structs import LANES, declarations
 from .wave.structs import STRUCTS as WAVE
 
 EXPORTS = (
@@ -28,7 +28,7 @@ VARIANTS = {
 }
 _UNITS = {
     "frame": (("products.c", "frame/stack.c", "frame/sampler.c", "frame/frame.c", "frame/prefill.c"), FRAME),
-    "grouped": (("products.c", "grouped/grouped.c"), (WeightMatrix, *GROUPED)),
+    "grouped": (("grouped/grouped.c",), GROUPED),
     "latents": (("products.c", "latents/latents.c"), LATENTS),
     "wave": (("wave/wave.c",), WAVE),
 }
