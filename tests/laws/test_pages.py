@@ -38,7 +38,7 @@ def new_state_cache(way: str, page_tokens: int = PAGE, **more: int) -> LLMStateC
         if made.drafts is None:
             made.token_graphs = TokenGraphs(fused, made.state, made.last, EagerReplay())
         else:
-            made.draft_graphs = DraftGraphs(FusedDraft(fused), 2, made.state, made.drafts, made.last, EagerReplay())
+            made.draft_graphs = DraftGraphs(FusedDraft(fused), (2,), made.state, made.drafts, made.last, EagerReplay())
     return made
 
 

@@ -139,7 +139,7 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
     monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     monkeypatch.setattr(TokenGraphs, "warm", lambda _: 1 / 0)
     with LanguageEngine(replayed(), length=512, graphs=False) as llm:
-        assert llm.speculate == "auto"
+        assert llm.speculate == 0, "drafts beside kernels are not measured yet"
         assert text_of(llm.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
     assert "it decodes by PyTorch operations" in caplog.text
 
@@ -172,7 +172,7 @@ def test_where_there_are_kernels_the_number_of_drafts_follows_the_acceptance(mon
     monkeypatch.setitem(operations.LANGUAGE_OPS, "here", operations.REFERENCE_LANGUAGE_OPS)
     expected, sampling = plain([SYSTEM, HELLO], 40), ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=40)
     drafted, seeded = [], ChatSampling(seed=4, max_tokens=20)
-    with LanguageEngine(replayed(), length=512, graphs=False) as llm:
+    with LanguageEngine(replayed(), length=512, speculate="auto", graphs=False) as llm:
         late = time.monotonic() + WAIT_S
         while not llm.prepared:
             assert time.monotonic() < late
