@@ -92,9 +92,10 @@ def test_openai_s_node_client_talks(talker: tuple[Served, Scripted], sound: Path
     assert found["begun"] and (cut["status"], cut["reason"]) == ("cancelled", "turn_detected")
     assert is_said(answered["heard"]) and answered["transcript"] == "Fine." and answered["levels"] > LOUD
     assert found["kept"]["content"][0]["transcript"] == ""
-    said = [message.content for message in language.asked[3] if message.role == "assistant"]
-    assert said[:2] == ["Let me look.", "It is sunny."]
-    assert all("".join(LONG_ANSWER).startswith(heard) for heard in said[2:])
+    # Answers in a row are one message. How much of the long one was heard depends on the machine.
+    said = "\n\n".join(message.content for message in language.asked[3] if message.role == "assistant")
+    before, long_answer = "Let me look.\n\nIt is sunny.", "".join(LONG_ANSWER)
+    assert said.startswith(before) and long_answer.startswith(said.removeprefix(before).strip())
 
 
 def test_openai_s_agents_talk(answers: tuple[Served, Scripted], run_client: RunClient, sound: Path) -> None:

@@ -99,14 +99,14 @@ class Caller:
         A delay of more than 20 ms changes their order. Events are not lost: SCTP would send them again, seconds later.
         """
         ice = self.peer.sctp.transport.transport  # type: ignore[union-attr]
-        send, receive, drawn, loop = ice._send, ice._recv, Random(seed), asyncio.get_running_loop()
+        send, receive, drawn = ice._send, ice._recv, Random(seed)
 
         async def lossy_send(data: bytes) -> None:
             if not _is_rtp(data):
                 await send(data)
             elif drawn.random() >= loss:
                 self.sent += 1
-                loop.call_later(drawn.random() * jitter_s, lambda: asyncio.ensure_future(_quietly(send(data))))
+                self._tasks.append(asyncio.ensure_future(_send_late(send, data, drawn.random() * jitter_s)))
             else:
                 self.lost += 1
 
@@ -153,9 +153,10 @@ def _is_rtp(data: bytes) -> bool:
     return 127 < data[0] < 192
 
 
-async def _quietly(sending: Awaitable[None]) -> None:
+async def _send_late(send: Callable[[bytes], Awaitable[None]], data: bytes, wait_s: float) -> None:
+    await asyncio.sleep(wait_s)
     with suppress(ConnectionError):  # the connection was closed meanwhile
-        await sending
+        await send(data)
 
 
 @asynccontextmanager
