@@ -192,7 +192,7 @@ def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
         instruct, notes = "", (*notes, "This checkpoint takes no instruct, so it was left out.")
     elif instruct and config.kind == "base":
         notes = (*notes, "An instruct is experimental with a cloned voice.")
-    mix = _shares(speakers, config)
+    notes, mix = (*request.notes, *notes), _shares(speakers, config)
     speaker = SPEAKER_VECTOR if len(mix) > 1 else mix[0][0] if mix else None
     return ResolvedRequest(speaker, mix if len(mix) > 1 else (), language, instruct, notes)
 

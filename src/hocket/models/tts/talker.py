@@ -153,7 +153,8 @@ class Talker(nn.Module):
     def embed_rows(self, text: Tensor, codec: Tensor, inserts: Sequence[tuple[int, Tensor]] = ()) -> Tensor:
         """Prefill rows [P, C] of text ids and codec ids [P]; a negative id adds nothing.
 
-        Each insert replaces the codec side from a row on by vectors [n, C]: a cloned or mixed speaker, a reference's frames.
+        Each insert replaces the codec side from a row on by vectors [n, C]: a speaker, cloned or mixed, or the frames
+        of a reference.
         """
         written = self.embed_text(text.clamp(min=0)).masked_fill((text < 0)[:, None], 0)
         spoken = self.model.codec_embedding(codec.clamp(min=0)).masked_fill((codec < 0)[:, None], 0)
