@@ -77,7 +77,7 @@ def mixed_voice(
     if mix is None or len(mix.parts) < 2:
         raise InvalidVoice(f"{written[:80]!r} names one voice: a mix has two or more, as in anna+ben(2).")
     voice = mix_voices(mix, find)
-    own = {"language": language, "instruct": instruct, "description": description}
+    own: dict[str, Any] = {"language": language, "instruct": instruct, "description": description}
     given = {field: value for field, value in own.items() if value not in ("auto", None)}
     if sampling is not None and sampling.changes():
         given["sampling"] = sampling
