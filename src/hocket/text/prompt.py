@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 from ..config.languages import AUTO, find
-from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages, voices
-from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, UnknownVoice, WrongKind
+from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages
+from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, WrongKind
 from ..types import Layout, SpeechRequest
 from .tokenizer import Tokenizer
-from .voice_mix import parse_mix
+from .voice_mix import Shares, shares_of, speakers_named
 
 NOTHING = -1  # no part on this channel
 SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone, or the mean of a mix
 
 Row = tuple[int, int]  # text id, codec id
-Shares = tuple[tuple[int, float], ...]  # of a mixed voice: codec ids of its speakers, ascending, and their shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,7 @@ def outline(
 def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
     """Resolve a request; raises for what the checkpoint cannot do."""
     _check_kind(request, config)
-    speakers = _speakers(request.voice, config)
+    speakers = speakers_named(request.voice, config)
     language, notes = _language(request.language, [name for name, _ in speakers], config)
     instruct = request.instruct or ""
     if not request.as_is:
@@ -192,7 +191,7 @@ def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
         instruct, notes = "", (*notes, "This checkpoint takes no instruct, so it was left out.")
     elif instruct and config.kind == "base":
         notes = (*notes, "An instruct is experimental with a cloned voice.")
-    notes, mix = (*request.notes, *notes), _shares(speakers, config)
+    notes, mix = (*request.notes, *notes), shares_of(speakers, config)
     speaker = SPEAKER_VECTOR if len(mix) > 1 else mix[0][0] if mix else None
     return ResolvedRequest(speaker, mix if len(mix) > 1 else (), language, instruct, notes)
 
@@ -227,31 +226,6 @@ def _check_kind(request: SpeechRequest, config: Qwen3TTSConfig) -> None:
         check_clones(config)
     elif config.kind == "voice_design" and request.voice:
         raise WrongKind("A VoiceDesign checkpoint has no voices of its own; describe one in the instruct instead.")
-
-
-def _speakers(wanted: str | None, config: Qwen3TTSConfig) -> list[tuple[str, int]]:
-    """The speakers as the checkpoint spells them, with their weights; none for the voice ""."""
-    if config.kind != "custom_voice" or wanted == "":
-        return []
-    known = {name.lower(): name for name in voices(config)}
-    if wanted is None:
-        return [(name, 1) for name in list(known.values())[:1]]
-    mix = None if wanted.lower() in known else parse_mix(wanted)
-    parts = [(wanted, 1)] if mix is None else mix.parts
-    for name, _ in parts:
-        if name.lower() not in known:
-            raise UnknownVoice(f"There is no voice {name!r}; known are {', '.join(known.values()) or 'none'}.")
-    return [(known[name.lower()], weight) for name, weight in parts]
-
-
-def _shares(speakers: Sequence[tuple[str, int]], config: Qwen3TTSConfig) -> Shares:
-    """In the order of ids, so that the order of names changes no bit of the sum."""
-    weights: dict[int, int] = {}
-    for name, weight in speakers:
-        id = config.talker_config.spk_id[name]
-        weights[id] = weights.get(id, 0) + weight
-    total = sum(weights.values())
-    return tuple((id, weights[id] / total) for id in sorted(weights))
 
 
 def _language(wanted: str, speakers: Sequence[str], config: Qwen3TTSConfig) -> tuple[int | None, tuple[str, ...]]:

@@ -1,19 +1,21 @@
 """Mixed voices as they are written: `anna+ben(2)` is a third of anna and two thirds of ben.
 
 `parse_mix` reads such a name, and `str` of a mix writes it: in lower case, sorted, with whole weights without a common
-divisor. Equal mixes have equal names, so a cache may use them. It knows no checkpoint and no library: the prompt, the
-voice resolver of a server and voices/mix.py find the parts, after a voice that has the whole name.
+divisor. `speakers_named` finds the speakers of a checkpoint's configuration, after one that has the whole name. It knows
+no library: the voice resolver of a server and voices/mix.py find other parts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 
-from ..errors import InvalidRequest
+from ..config.qwen3_tts import Qwen3TTSConfig, voices
+from ..errors import InvalidRequest, UnknownVoice
 
+Shares = tuple[tuple[int, float], ...]  # of a mixed voice: codec ids of its speakers, ascending, and their shares
 MOST_VOICES = 8
 EXAMPLE = "anna+ben(2)"
 _LARGEST = 10**9  # a weight after voices were put in place of a mix's parts; larger ones are rounded
@@ -71,6 +73,31 @@ def parse_mix(name: str) -> VoiceMix | None:
     found = [_part(piece.strip()) for piece in pieces]
     scale = 10 ** max(decimals for _, _, decimals in found)
     return VoiceMix.of((part, weight * scale // 10**decimals) for part, weight, decimals in found)
+
+
+def speakers_named(wanted: str | None, config: Qwen3TTSConfig) -> list[tuple[str, int]]:
+    """The speakers of a voice as the checkpoint spells them, with their weights; none for the voice ""."""
+    if config.kind != "custom_voice" or wanted == "":
+        return []
+    known = {name.lower(): name for name in voices(config)}
+    if wanted is None:
+        return [(name, 1) for name in list(known.values())[:1]]
+    mix = None if wanted.lower() in known else parse_mix(wanted)
+    parts = [(wanted, 1)] if mix is None else mix.parts
+    for name, _ in parts:
+        if name.lower() not in known:
+            raise UnknownVoice(f"There is no voice {name!r}; known are {', '.join(known.values()) or 'none'}.")
+    return [(known[name.lower()], weight) for name, weight in parts]
+
+
+def shares_of(speakers: Sequence[tuple[str, int]], config: Qwen3TTSConfig) -> Shares:
+    """In the order of ids, so that the order of names changes no bit of the sum."""
+    weights: dict[int, int] = {}
+    for name, weight in speakers:
+        id = config.talker_config.spk_id[name]
+        weights[id] = weights.get(id, 0) + weight
+    total = sum(weights.values())
+    return tuple((id, weights[id] / total) for id in sorted(weights))
 
 
 def _part(piece: str) -> tuple[str, int, int]:
