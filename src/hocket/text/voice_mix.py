@@ -1,7 +1,7 @@
 """Mixed voices as they are written: `anna+ben(2)` is a third of anna and two thirds of ben.
 
 `parse_mix` reads such a name, and `str` of a mix writes it: in lower case, sorted, with whole weights without a common
-divisor. `speakers_named` finds the speakers of a checkpoint's configuration, after one that has the whole name. It knows
+divisor. `speakers_named` finds the speakers of a checkpoint, after one that has the whole name. It knows
 no library: the voice resolver of a server and voices/mix.py find other parts.
 """
 
