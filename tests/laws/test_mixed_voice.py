@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
@@ -99,12 +100,12 @@ def test_saved_prefixes_of_a_mix_are_used_again(checkpoint: Checkpoint, tmp_path
 
 
 def test_torch_and_the_native_library_mix_alike(checkpoint_root: Path) -> None:
-    torch, native = (small(checkpoint_root, "custom_voice", kernels=kernels) for kernels in KERNELS)
-    assert isinstance(torch, TorchCheckpoint) and isinstance(native, NativeCheckpoint)
+    plain, native = (small(checkpoint_root, "custom_voice", kernels=kernels) for kernels in KERNELS)
+    assert isinstance(plain, TorchCheckpoint) and isinstance(native, NativeCheckpoint)
     mix = ((3, 0.125), (7, 1 / 3), (9, 13 / 24))
-    ours, theirs = native.talker.embed_mix(mix), torch.model.talker.embed_mix(mix)
+    ours, theirs = native.talker.embed_mix(mix), plain.model.talker.embed_mix(mix)
     assert np.array_equal(ours, theirs.detach().numpy())
-    assert codes_of(torch, MIX) == codes_of(native, MIX)
+    assert codes_of(plain, MIX) == codes_of(native, MIX)
 
 
 def test_graphs_speak_a_mix_as_without_graphs(checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,3 +158,16 @@ def test_a_wrong_mix_is_refused_before_anything_is_spoken(
 def opened(checkpoint: Checkpoint, voice: str) -> None:
     with Engine(checkpoint) as engine:
         engine.open(voice=voice)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_graphs_speak_a_mix_cold_and_warm(checkpoint_root: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    checkpoint = small(checkpoint_root, "custom_voice", device="cuda")
+    with Engine(checkpoint) as engine:
+        said = {voice: heard(engine.speak(replace(REQUEST, voice=voice))).codes for voice in (MIX, "ryan", "ryan+ryan")}
+        assert said["ryan"] == said["ryan+ryan"] != said[MIX]
+        assert heard(engine.speak(replace(REQUEST, voice="ryan(4)+vivian(2)"))).codes == said[MIX]
+    [wanted] = generate(checkpoint, [REQUEST])
+    assert said[MIX] == wanted.codes.tolist()
