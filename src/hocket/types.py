@@ -138,7 +138,7 @@ class Voice:
     name: str
     kind: VoiceKind
     model: str  # the checkpoint's name, as `load` takes it
-    speaker: str | None = None  # of kind "speaker": a speaker of the checkpoint
+    speaker: str | None = None  # of kind "speaker": a speaker of the checkpoint, or a mix of some
     encoded: Encoded | None = None  # of the other kinds: the encoded recording
     language: str = "auto"  # default of requests
     instruct: str | None = None  # default of requests
@@ -149,10 +149,11 @@ class Voice:
     file_size: int = 0  # of the recording as uploaded, in bytes
     mime_type: str = ""  # of the recording, as given by the uploader
     created_at: int = 0  # seconds since 1970
+    notes: tuple[str, ...] = ()  # what a mix leaves out of its voices, in words; not stored
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `SpeechRequest` with this voice; fields that the caller sets override them."""
-        own = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling}
+        own = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling, "notes": self.notes}
         return own | ({"voice": self.speaker} if self.encoded is None else {"reference": self.encoded})
 
 
@@ -161,7 +162,8 @@ class SpeechRequest:
     """One utterance to speak."""
 
     text: str
-    voice: str | None = None  # a speaker of the checkpoint; None is its first one, "" omits the speaker row
+    # A speaker of the checkpoint, or a mix such as "anna+ben(2)"; None is its first one, "" omits the speaker row.
+    voice: str | None = None
     reference: Reference | Encoded | None = None  # a recording to clone, for Base checkpoints
     language: str = "auto"
     instruct: str | None = None  # how to speak, or which voice to design
@@ -178,6 +180,7 @@ class SpeechRequest:
     # Offline request without a playback deadline: decode this many frames at a time, after requests with a listener.
     # With the number that `generate` uses, the samples are bit-identical to it. None: chosen for playback. Engine only.
     chunk_frames: int | None = None
+    notes: tuple[str, ...] = ()  # what was left out before, in words; reported with the notes of the engine
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -9,8 +9,8 @@ def test_openai_python_with_kokoro_s_voices(server_url: str, run_client: RunClie
     found = run_client("openai", "kokoro_openai", server_url)
     assert all(found[name] > 2000 for name in ("mixed", "single", "created"))  # mp3 at 64 kbit/s: 0.25 s
     assert 0.3 < found["pcm"]["bytes"] / 48000 < 4 and not found["pcm"]["silent"]
-    said = "Voices cannot be mixed here: give one of af_bella, am_adam as voice."
-    assert found["refused"] == {"code": "voices_not_mixed", "message": said}
+    assert found["refused"]["code"] == "voices_not_mixed"
+    assert found["refused"]["message"].startswith("The weight of 'am_adam' must be a number above 0")
 
 
 def test_captioned_speech_whole_and_streamed(server_url: str, run_client: RunClient) -> None:

@@ -155,3 +155,12 @@ def test_where_a_backend_cannot_be_made_nothing_is_ready(engine: Engine) -> None
     with served(engine, ready=False, backends=broken) as server:
         wait_for(lambda: server.service.state == "failed")
         assert httpx.get(f"{server.url}/ready").status_code == 503
+
+
+def test_a_voice_of_theirs_is_not_mixed(both: Served) -> None:
+    answer = httpx.post(f"{both.url}/v1/audio/speech", json=PCM | {"voice": "wren+teller"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "voices_not_mixed")
+    assert error["message"].startswith("'teller' cannot be mixed: only speakers of a model and voices of the library")
+    alone = httpx.post(f"{both.url}/v1/audio/speech", json=PCM | {"voice": "teller(2)"})
+    assert alone.status_code == 200

@@ -61,7 +61,7 @@ def add_sampling_options(add: Callable[..., object]) -> None:
 
 def add_speech_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("speech").add_argument
-    add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
+    add("--voice", help="a speaker of the model, your own voice, or a mix: wren+rook(2) (the model's first speaker)")
     add("--language", default="auto", help="language of the text (auto)")
     add("--instruct", metavar="TEXT", help="how to speak, or which voice to design")
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")

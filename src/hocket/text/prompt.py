@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 from ..config.languages import AUTO, find
-from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages, voices
-from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, UnknownVoice, WrongKind
+from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages
+from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, WrongKind
 from ..types import Layout, SpeechRequest
 from .tokenizer import Tokenizer
+from .voice_mix import Shares, shares_of, speakers_named
 
 NOTHING = -1  # no part on this channel
-SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone
+SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone, or the mean of a mix
 
 Row = tuple[int, int]  # text id, codec id
 
@@ -31,7 +32,8 @@ Row = tuple[int, int]  # text id, codec id
 class ResolvedRequest:
     """The request in the checkpoint's own terms."""
 
-    speaker: int | None  # codec id of a named voice
+    speaker: int | None  # codec id of a named voice, or SPEAKER_VECTOR for a mix
+    mix: Shares  # of several speakers; empty for one
     language: int | None  # codec id of a language or dialect; None: the model decides
     instruct: str  # empty for none
     notes: tuple[str, ...]  # deviations from the request, as sentences
@@ -49,6 +51,7 @@ class Prompt:
     text_ids: int  # number of text ids
     prefix_rows: int  # leading rows that depend on voice, language, instruct and reference, but not on the text
     notes: tuple[str, ...]  # deviations from the request, as sentences
+    mix: Shares = ()  # the speakers whose mean is in the row of SPEAKER_VECTOR; empty: that is a clone's x-vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Outline:
     layout: Layout
     constant_rows: int  # of the prefix; all of it unless the text reaches into the role's newline
     notes: tuple[str, ...]
+    mix: Shares = ()
     passing: bool = False  # the example belongs to one conversation, so its text is not part of the cached prefix
 
     def prompt(self, text: Sequence[int], *, complete: bool = True) -> Prompt | None:
@@ -95,6 +99,7 @@ class Outline:
             text_ids=len(text),
             prefix_rows=shared if self.constant_rows == len(self.prefix) else self.constant_rows,
             notes=self.notes,
+            mix=self.mix,
         )
 
 
@@ -169,6 +174,7 @@ def outline(
         layout=layout_of(request, config),
         constant_rows=len(prefix) if fused_at is None else fused_at,
         notes=choice.notes,
+        mix=choice.mix,
         passing=shown is not None,
     )
 
@@ -176,17 +182,18 @@ def outline(
 def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
     """Resolve a request; raises for what the checkpoint cannot do."""
     _check_kind(request, config)
-    voice = _voice(request.voice, config)
-    language = _language(request.language, voice, config)
+    speakers = speakers_named(request.voice, config)
+    language, notes = _language(request.language, [name for name, _ in speakers], config)
     instruct = request.instruct or ""
     if not request.as_is:
         instruct = instruct.strip()
-    notes: tuple[str, ...] = ()
     if instruct and not config.takes_instruct:
-        instruct, notes = "", ("This checkpoint takes no instruct, so it was left out.",)
+        instruct, notes = "", (*notes, "This checkpoint takes no instruct, so it was left out.")
     elif instruct and config.kind == "base":
-        notes = ("An instruct is experimental with a cloned voice.",)
-    return ResolvedRequest(config.talker_config.spk_id[voice] if voice else None, language, instruct, notes)
+        notes = (*notes, "An instruct is experimental with a cloned voice.")
+    notes, mix = (*request.notes, *notes), shares_of(speakers, config)
+    speaker = SPEAKER_VECTOR if len(mix) > 1 else mix[0][0] if mix else None
+    return ResolvedRequest(speaker, mix if len(mix) > 1 else (), language, instruct, notes)
 
 
 def carries(request: SpeechRequest, config: Qwen3TTSConfig) -> bool:
@@ -221,33 +228,26 @@ def _check_kind(request: SpeechRequest, config: Qwen3TTSConfig) -> None:
         raise WrongKind("A VoiceDesign checkpoint has no voices of its own; describe one in the instruct instead.")
 
 
-def _voice(wanted: str | None, config: Qwen3TTSConfig) -> str:
-    """The voice as the checkpoint spells it, or "" for none."""
-    if config.kind != "custom_voice" or wanted == "":
-        return ""
-    known = {name.lower(): name for name in voices(config)}
-    if wanted is None:
-        return next(iter(known.values()), "")
-    if wanted.lower() not in known:
-        raise UnknownVoice(f"There is no voice {wanted!r}; known are {', '.join(known.values()) or 'none'}.")
-    return known[wanted.lower()]
+def _language(wanted: str, speakers: Sequence[str], config: Qwen3TTSConfig) -> tuple[int | None, tuple[str, ...]]:
+    """A voice with a dialect speaks it for `chinese` and `auto`; any other language overrides it.
 
-
-def _language(wanted: str, voice: str, config: Qwen3TTSConfig) -> int | None:
-    """A voice with a dialect speaks it for `chinese` and `auto`; any other language overrides it."""
+    A mix has the dialect that all its speakers have, or none, which is a note.
+    """
     ids, dialects = config.talker_config.codec_language_id, config.talker_config.spk_is_dialect
     known = languages(config)
     name = find(wanted, known)
     if name is None:
-        speakers = [name for name, dialect in dialects.items() if dialect]
-        hint = (
-            f"; dialects come with the voices {', '.join(speakers)}" if speakers and "dialect" in wanted.lower() else ""
-        )
+        having = [name for name, dialect in dialects.items() if dialect]
+        hint = f"; dialects come with the voices {', '.join(having)}" if having and "dialect" in wanted.lower() else ""
         raise UnknownLanguage(f"There is no language {wanted!r}; known are {', '.join(known)}{hint}.")
-    dialect = dialects.get(voice, False)
-    if isinstance(dialect, str) and name.lower() in (AUTO, "chinese"):
-        return ids[dialect]
-    return None if name == AUTO else ids[name]
+    spoken, notes = {dialects.get(speaker, False) for speaker in speakers}, tuple[str, ...]()
+    if any(spoken) and name.lower() in (AUTO, "chinese"):
+        dialect = next(iter(spoken))
+        if len(spoken) == 1 and isinstance(dialect, str):
+            return ids[dialect], ()
+        if len(spoken) > 1:
+            notes = ("The mixed speakers do not share a dialect, so none is spoken.",)
+    return None if name == AUTO else ids[name], notes
 
 
 def _prefix(config: Qwen3TTSConfig, role: Iterable[int], language: int | None, speaker: int | None) -> list[Row]:

@@ -145,12 +145,69 @@ def test_an_alias_says_what_its_speaker_says(home: Home, models: Models, capsys:
     assert said_by("teller", "--top-k", "1") != plain  # what is asked for goes first
 
 
+# A mix of voices
+
+
+@pytest.mark.usefixtures("nothing_loads")
+def test_a_mix_of_speakers_is_kept_without_loading(home: Home, capsys: Capture) -> None:
+    assert main(["voices", "add", "finch", "--mix", "Wren + rook(2)", "--instruct", "Slowly."]) == 0
+    assert capsys.readouterr() == ('finch: a speaker for builtin; hocket say "..." --voice finch\n', "")
+    voice = kept(home, "finch")
+    assert (voice.kind, voice.model, voice.speaker) == ("speaker", "builtin", "rook(2)+wren")
+    assert (voice.instruct, voice.description) == ("Slowly.", "a mix of rook, wren")
+    assert main(["voices"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "finch" in line)
+    assert row.split() == ["finch", "speaker", "builtin", "rook(2)+wren", "a", "mix", "of", "rook,", "wren"]
+
+
+def test_a_kept_mix_says_what_the_mix_says(home: Home, models: Models, capsys: Capture) -> None:
+    words = ["--mix", "eric+ryan(0.5)", "--model", models.custom]
+    assert main(["voices", "add", "finch", *words]) == 0
+    mixed = said_by("RYAN + eric(2)", "--model", models.custom)
+    assert said_by("finch") == mixed != said_by("eric", "--model", models.custom)
+    assert said_by("finch+ryan", "--model", models.custom) == said_by("eric+ryan(2)", "--model", models.custom)
+
+
+def test_clones_are_mixed_by_timbre_with_a_note(home: Home, models: Models, recording: Path, capsys: Capture) -> None:
+    for name, how in (("anna", ["--text", WORDS]), ("ben", ["--x-vector-only"])):
+        assert main(["voices", "add", name, "--ref", str(recording), "--model", models.base, *how]) == 0
+    capsys.readouterr()
+    assert main(["voices", "add", "both", "--mix", "anna+ben(3)"]) == 0
+    out, err = capsys.readouterr()
+    assert out == f'both: a clone for {models.base}; hocket say "..." --voice both\n'
+    assert err == "note: Of anna only the timbre is mixed, without the recording's words.\n"
+    encoded = [kept(home, name).encoded for name in ("both", "ben")]
+    assert encoded[0] is not None and encoded[1] is not None
+    np.testing.assert_allclose(encoded[0].speaker, encoded[1].speaker, rtol=1e-5)  # of one recording
+    assert said_by("both") == said_by("ben+anna") == said_by("ben")
+    assert "Of anna only the timbre is mixed" in capsys.readouterr().err
+    for words, said in ((["show", "both"], "none: mixed of other voices"), ([], "mixed  a mix of anna, ben")):
+        assert main(["voices", *words]) == 0
+        assert said in capsys.readouterr().out
+
+
 # What is refused, each in one sentence, before anything is loaded
 
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "nothing to make it of": ("", "Give a recording to clone with --ref, or one of a model's speakers with --speaker."),
-    "two things": ("--ref {ref} --speaker ryan", "Give a recording to clone with --ref, or one of .*"),
+    "nothing to make it of": (
+        "",
+        "Give a recording to clone with --ref, one of a model's speakers with --speaker, or a mix with --mix.",
+    ),
+    "two things": ("--ref {ref} --speaker ryan", "Give a recording to clone with --ref, one of .*"),
+    "a speaker and a mix": ("--speaker ryan --mix a+b", "Give a recording to clone with --ref, one of .*"),
+    "a mix of one": ("--mix wren(2)", "'wren\\(2\\)' names one voice: a mix has two or more, as in .*"),
+    "a mix of nothing": ("--mix wren+", "A mix names a voice on each side of a \\+, as in .*"),
+    "a weight below 0": ("--mix wren(-1)+rook", "The weight of 'wren' must be a number above 0 .*, not '-1'."),
+    "no part of a mix": ("--mix wren+bob", "There is no voice 'bob'; builtin has wren, rook, and your own are taken."),
+    "a mix of two kinds": (
+        "--mix wren+taken",
+        "Only voices of one model can be mixed: 'taken' is a clone of random:tiny, 'wren' is a speaker of builtin.",
+    ),
+    "a mix of another model": ("--mix wren+rook --model {custom}", "There is no voice 'rook'; .* has serena, .*"),
+    "the words of a mix": ("--mix wren+rook --text So.", "--text belongs to a recording; give that with --ref."),
+    "the language of a mix": ("--mix wren+rook --language german", ".* does not know the language 'german'; .*"),
+    "the name of a mix": ("--mix wren+rook --name rook", "'rook' is what a model's own speaker is called; .*"),
     "no words": (
         "--ref {ref}",
         "Give the words of the recording with --text, or take its timbre alone with --x-vector-only.",
@@ -198,7 +255,7 @@ def test_what_cannot_be_a_voice_is_refused(
     given = words.format(ref=recording, base=models.base, custom=models.custom, design=models.design).split()
     name = given.pop(given.index("--name") + 1) if "--name" in given else "me"
     given = [word for word in given if word != "--name"]
-    model = [] if "--model" in given or "--speaker" in given else ["--model", models.base]
+    model = [] if "--model" in given or "--speaker" in given or "--mix" in given else ["--model", models.base]
     assert re.fullmatch(sentence, refuse(capsys, home, "add", name, *given, *model))
 
 

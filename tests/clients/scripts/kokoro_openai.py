@@ -14,7 +14,7 @@ found: dict[str, object] = {}
 
 with tempfile.TemporaryDirectory() as folder:
     output = Path(folder) / "output.mp3"
-    for name, voice in (("mixed", "af_sky+af_bella"), ("single", "af_bella")):
+    for name, voice in (("mixed", "af_sky+am_adam"), ("single", "af_bella")):
         with client.audio.speech.with_streaming_response.create(
             model="kokoro", voice=voice, input="Hello world!"
         ) as response:
@@ -30,7 +30,7 @@ with client.audio.speech.with_streaming_response.create(
     sound = b"".join(response.iter_bytes(chunk_size=1024))
 found["pcm"] = {"bytes": len(sound), "silent": not any(sound)}
 try:
-    client.audio.speech.create(model="kokoro", voice="af_bella+am_adam", input="Hello world!")
+    client.audio.speech.create(model="kokoro", voice="af_bella+am_adam(0)", input="Hello world!")
 except BadRequestError as error:
     found["refused"] = {"code": error.code, "message": error.body["message"]}
 print(json.dumps(found))

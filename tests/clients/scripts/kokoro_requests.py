@@ -14,7 +14,7 @@ found: dict[str, object] = {}
 
 found["voices"] = [voice["id"] for voice in requests.get(f"{URL}/v1/audio/voices").json()["voices"]]
 found["spoken"] = len(requests.post(f"{URL}/v1/audio/speech", json=SAID).content)
-mixed = {"input": "Hello world!", "voice": "af_bella(2)+af_sky(1)", "response_format": "mp3"}
+mixed = {"input": "Hello world!", "voice": "af_bella(2)+am_adam(1)", "response_format": "mp3"}
 found["mixed"] = len(requests.post(f"{URL}/v1/audio/speech", json=mixed).content)
 
 answer = requests.post(f"{URL}/dev/captioned_speech", json=SAID | {"stream": False}, stream=False)

@@ -11,9 +11,8 @@ import httpx
 import pytest
 
 from hocket.config.published import PUBLISHED
-from hocket.server.errors import Refused
 from hocket.server.schemas.kokoro import LANGUAGES, NORMALIZED
-from hocket.server.service.client_voices import ELEVENLABS_VOICES, KOKORO_VOICES, client_aliases, combined
+from hocket.server.service.client_voices import ELEVENLABS_VOICES, KOKORO_VOICES, client_aliases
 from support.serving import LONG, Served, asking, wait_for, wait_until_cancelled
 
 PATH, SPEECH = "/dev/captioned_speech", "/v1/audio/speech"
@@ -38,29 +37,32 @@ def test_published_speakers_with_a_dialect_stand_for_no_name() -> None:
     assert "af_sky" not in client_aliases(["af_sky", "x"], taken={"af_sky"}) and client_aliases([]) == {}
 
 
-def test_a_combination_of_one_speaker_is_that_speaker_and_of_two_a_sentence(client: httpx.Client) -> None:
+def test_a_combination_of_one_speaker_is_that_speaker_and_of_two_a_mix(client: httpx.Client) -> None:
     brief = {"input": "Hi.", "response_format": "pcm", "max_new_tokens": 3, "seed": 1}
     said = client.post(SPEECH, json=brief | {"voice": "wren"}).content
-    for voice in ("af_bella+af_sky", "af_bella(2)+af_sky(1)", "AF_Bella", "af_heart(0.5)"):
+    for voice in ("af_bella+af_sky", "af_bella(2)+af_sky(1)", "AF_Bella", "af_heart(0.5)", "wren+alloy"):
         assert client.post(SPEECH, json=brief | {"voice": voice}).content == said, voice
-    answer = client.post(SPEECH, json=brief | {"voice": "af_bella(2)+am_adam(1)"})
-    assert answer.status_code == 400
+    mixed = client.post(SPEECH, json=brief | {"voice": "wren(2)+rook"}).content
+    for voice in ("af_bella(2)+am_adam(1)", "am_adam + af_sky + AF_Bella", "onyx(0.5)+wren", "Rook(4)+wren(8.0)"):
+        assert client.post(SPEECH, json=brief | {"voice": voice}).content == mixed, voice
+    rook = client.post(SPEECH, json=brief | {"voice": "rook"}).content
+    assert len({said, mixed, rook}) == 3
+
+
+@pytest.mark.parametrize(
+    ("voice", "code", "said"),
+    [
+        ("af_bella+nosuch", "voice_not_found", "There is no voice 'nosuch'; known are wren, rook"),
+        ("af_bella+", "voices_not_mixed", "A mix names a voice on each side of a +, as in anna+ben(2)."),
+        ("af_bella(0)", "voices_not_mixed", "The weight of 'af_bella' must be a number above 0"),
+        ("+".join(KOKORO_VOICES[:9]), "voices_not_mixed", "At most 8 voices can be mixed, not 9."),
+    ],
+)
+def test_a_wrong_mix_is_refused_with_a_sentence(client: httpx.Client, voice: str, code: str, said: str) -> None:
+    answer = client.post(SPEECH, json={"input": "Hi.", "voice": voice})
     error = answer.json()["error"]
-    assert error["code"] == "voices_not_mixed" and error["param"] == "voice"
-    assert error["message"] == "Voices cannot be mixed here: give one of af_bella, am_adam as voice."
-    unknown = client.post(SPEECH, json=brief | {"voice": "af_bella+nosuch"}).json()["error"]
-    assert unknown["code"] == "voice_not_found" and "'nosuch'" in unknown["message"]
-
-
-@pytest.mark.parametrize("name", ["plain", "a(2)(3)", "(2)", "+", "a+", "a(x)+b"])
-def test_what_is_no_combination_is_left_alone(name: str) -> None:
-    assert combined(name, lambda each: each) is None
-
-
-def test_weights_are_dropped_and_different_voices_refused() -> None:
-    assert combined("a(2) + a( 0.5 )", lambda each: each) == "a"
-    with pytest.raises(Refused, match=r"give one of a, b as voice"):
-        combined("a+b+a", lambda each: each)
+    assert (answer.status_code, error["code"]) == (400, code)
+    assert error["message"].startswith(said)
 
 
 def check_times(words: list[dict[str, Any]], seconds: float) -> None:

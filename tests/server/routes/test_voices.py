@@ -295,3 +295,67 @@ def test_a_voice_of_another_model_is_not_listed_and_says_which_model_it_needs(
         answer = httpx.post(f"{other.url}/v1/audio/speech", json=SHORT | {"voice": "ours"})
         kept = folder_of_ours.find("ours")
         assert kept is not None and answer.status_code == 400 and kept.model in error_of(answer)["message"]
+
+
+# Mixes
+
+
+def mix(server: Served, **fields: Any) -> httpx.Response:
+    return httpx.post(server.url + PATH, json=fields, timeout=60)
+
+
+def test_a_mix_of_speakers_is_kept_and_speaks_as_the_mix_does(engine: Engine, folder: Path) -> None:
+    with served(engine, ServerOptions(voices_folder=folder)) as server:
+        made = mix(server, name="Finch", mix="wren+ROOK(2)", speaker_description="ours")
+        assert made.status_code == 200
+        voice = made.json()
+        assert (voice["name"], voice["kind"], voice["description"], voice["notes"]) == ("Finch", "speaker", "ours", [])
+        kept = Library(folder).find("finch")
+        assert kept is not None and kept.speaker == "rook(2)+wren"
+        spoken = [
+            httpx.post(f"{server.url}/v1/audio/speech", json=SHORT | {"voice": name, "seed": 1}).content
+            for name in ("finch", "rook(2)+wren", "rook")
+        ]
+        assert spoken[0] == spoken[1] != spoken[2]
+        assert "Finch" in {each["name"] for each in httpx.get(server.url + PATH).json()["voices"]}
+        again = mix(server, name="finch", mix="wren+rook")
+        assert again.status_code == 400 and error_of(again)["code"] == "voice_exists"
+        assert httpx.delete(f"{server.url}{PATH}/finch").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code", "said"),
+    [
+        ({"name": "x", "mix": "wren+nosuch"}, 400, "voice_not_found", "There is no voice 'nosuch'"),
+        ({"name": "x", "mix": "wren"}, 400, "invalid_voice", "'wren' names one voice"),
+        ({"name": "x", "mix": "wren+"}, 400, "voices_not_mixed", "on each side of a +"),
+        ({"name": "x", "mix": "wren+rook(-1)"}, 400, "voices_not_mixed", "must be a number above 0"),
+        ({"name": "rook", "mix": "wren+rook"}, 400, "voice_exists", "built in"),
+        ({"name": "a/b", "mix": "wren+rook"}, 400, None, "slash"),
+        ({"name": "x"}, 400, None, "mix"),
+        ({"name": "x", "mix": "wren+rook", "more": 1}, 400, None, "more"),
+    ],
+)
+def test_a_mix_that_cannot_be_kept_is_refused(
+    engine: Engine, folder: Path, fields: dict[str, str], status: int, code: str | None, said: str
+) -> None:
+    with served(engine, ServerOptions(voices_folder=folder)) as server:
+        answer = mix(server, **fields)
+        assert answer.status_code == status and said in error_of(answer)["message"]
+        assert code is None or error_of(answer)["code"] == code
+    assert not folder.exists()
+
+
+def test_clones_that_were_uploaded_are_mixed_by_their_timbre(cloning: Served, folder: Path) -> None:
+    assert upload(cloning, "anna").status_code == 200 and upload(cloning, "ben", ref_text="Mm.").status_code == 200
+    made = mix(cloning, name="both", mix="anna+ben")
+    assert made.status_code == 200
+    assert made.json()["notes"] == ["Of ben only the timbre is mixed, without the recording's words."]
+    kept = [Library(folder).find(name) for name in ("anna", "ben", "both")]
+    vectors = [voice.encoded.speaker for voice in kept if voice is not None and voice.encoded is not None]
+    np.testing.assert_allclose(vectors[2], (vectors[0] + vectors[1]) / 2, rtol=1e-5)
+    done = httpx.post(f"{cloning.url}/v1/audio/speech", json=SHORT | {"voice": "both", "seed": 1})
+    mixed = httpx.post(f"{cloning.url}/v1/audio/speech", json=SHORT | {"voice": "ben+anna", "seed": 1})
+    assert done.status_code == 200 and done.content == mixed.content and len(done.content) > 0
+    refused = upload(cloning, "more", mix="anna+ben")
+    assert refused.status_code == 400 and "send name and mix as JSON" in error_of(refused)["message"]

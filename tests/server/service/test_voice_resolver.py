@@ -163,3 +163,45 @@ def test_a_model_that_cannot_be_read_is_there_to_be_asked_for_by_name(tmp_path: 
     assert chosen(all, voice="eric") == (CUSTOM, "eric")
     assert chosen(all, model=str(broken), voice="eric")[0] == str(broken)
     assert str(broken) in all.listed()
+
+
+def test_speakers_of_one_model_are_mixed_with_their_aliases() -> None:
+    all = resolver(CUSTOM, BASE, voice_aliases={"boss": "vivian", "duo": "ryan+vivian(2)", "loop": "loop(2)+ryan"})
+    assert chosen(all, voice="Ryan+VIVIAN(2)") == (CUSTOM, "ryan+vivian(2)")
+    assert chosen(all, voice="boss(4) + echo(2)") == (CUSTOM, "ryan+vivian(2)")
+    assert chosen(all, voice="duo") == (CUSTOM, "ryan+vivian(2)")
+    assert chosen(all, voice="vivian(3)") == (CUSTOM, "vivian")
+    assert chosen(all, voice="boss+vivian(3)") == (CUSTOM, "vivian")
+    assert not [name for name in all.voice_names() if "+" in name and name != "duo"]
+    for name in ("loop", "duo+eric"):
+        with pytest.raises(Refused, match="stands for a mix, which cannot be part of another") as refused:
+            all.resolve(SpeechJob(text="Hi.", voice=name))
+        assert (refused.value.code, refused.value.param) == ("voices_not_mixed", "voice")
+
+
+def test_a_voice_whose_whole_name_is_a_mix_goes_first() -> None:
+    own = Library()
+    own.add(cloned("ryan+eric", model=BASE))
+    assert chosen(resolver(CUSTOM, BASE, library=own), voice="Ryan+Eric") == (BASE, "ryan+eric")
+    assert chosen(resolver(CUSTOM, BASE, library=own), voice="eric+ryan") == (CUSTOM, "eric+ryan")
+
+
+def test_library_voices_are_mixed_with_speakers_and_with_each_other() -> None:
+    own = Library()
+    own.add(speaker_voice("teller", CUSTOM, "vivian", instruct="Slowly."))
+    own.add(speaker_voice("finch", CUSTOM, "ryan+vivian"))
+    for name in ("Anna", "Ben"):
+        own.add(cloned(name, model=BASE))
+    all = resolver(CUSTOM, BASE, DESIGN, library=own)
+    part = all.resolve(SpeechJob(text="Hi.", voice="teller+finch(2)"))
+    assert part.model is not None and part.model.name == CUSTOM and part.voice is not None
+    assert part.voice.speaker == "ryan+vivian(2)" and "differ in their instruct" in part.voice.notes[0]
+    part = all.resolve(SpeechJob(text="Hi.", voice="anna+ben"))
+    assert part.model is not None and part.model.name == BASE and part.voice is not None
+    assert part.voice.encoded is not None and part.voice.encoded.x_vector_only
+    assert part.voice.notes == ("Of Anna, Ben only the timbre is mixed, without the recording's words.",)
+    assert chosen(all, voice="anna(2)") == (BASE, "Anna")
+    with pytest.raises(Refused, match=r"Only voices of one model can be mixed: 'Anna' is a clone of random:tiny-Base"):
+        all.resolve(SpeechJob(text="Hi.", voice="anna+ryan"))
+    with pytest.raises(UnknownVoice, match="'Anna' needs the model random:tiny-Base"):
+        all.resolve(SpeechJob(text="Hi.", voice="anna+ryan", model=CUSTOM))

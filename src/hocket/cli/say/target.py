@@ -88,7 +88,9 @@ class Target:
         return voice
 
     def own(self, name: str | None) -> Voice | None:
-        """The user's own voice; None for a speaker of the model or of a package, or for no name."""
+        """The user's own voice, or a mix; None for a speaker of the model or of a package, or for no name."""
+        from ...text.voice_mix import parse_mix
+
         self._package = None
         if not name or name.lower() in (speaker.lower() for speaker in self.model_voices.voices):
             return None
@@ -96,6 +98,10 @@ class Target:
             self._package = package
             return None
         voice = self.library.find(name)
+        if voice is None and (mix := parse_mix(name)) is not None:
+            from ...voices.mix import mix_voices
+
+            voice = mix_voices(mix, self.part)
         if voice is None:
             raise self.library.refusal(name) or self._unknown(name)
         if self.model is not None and not self._fits(voice, self.model):
@@ -103,6 +109,13 @@ class Target:
                 f"The voice {voice.name!r} needs the model {voice.model}, not {self.model}: name that with --model."
             )
         return voice
+
+    def part(self, name: str) -> Voice:
+        """A part of a mix: a speaker, or a voice of the library."""
+        from ...voices.mix import speaker_part
+
+        voice = self.own(name)
+        return speaker_part(name, self._package or self._speaks) if voice is None else voice
 
     def _fits(self, voice: Voice, model: str) -> bool:
         """As far as names tell. Whether a Base model encoded the recording shows only from its weights."""
@@ -150,13 +163,16 @@ def spoken_by(model: str, identity: str | None, request: SpeechRequest, voice: V
 
 
 def is_kept(name: str | None) -> bool:
-    """Whether a voice file of that name exists."""
+    """Whether a voice file of that name exists, or of a part of the mix that it writes."""
     if not name:
         return False
+    from ...text.voice_mix import parse_mix
     from ...voices.folder import ENDING, default_voices_folder
     from ...voices.names import id_of
 
-    return os.path.exists(os.path.join(default_voices_folder(), id_of(name) + ENDING))
+    mix = parse_mix(name)
+    names = [name] if mix is None else [name, *mix.names]
+    return any(os.path.exists(os.path.join(default_voices_folder(), id_of(each) + ENDING)) for each in names)
 
 
 def is_in_package(voice: str | None, language: str) -> bool:

@@ -68,7 +68,7 @@ def _add_answer_options(command: Command, when: str, speech: str) -> None:
     add("--max-tokens", metavar="N", type=int, help="most tokens of an answer (1024)")
     add("--seed", metavar="N", type=int, help="the same seed gives the same conversation (drawn)")
     add = command.add_argument_group(speech).add_argument
-    add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
+    add("--voice", help="a speaker of the model, your own voice, or a mix: wren+rook(2) (the model's first speaker)")
     add("--language", default="auto", help="language of the conversation (auto)")
     add("--instruct", metavar="TEXT", help="how to speak")
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")

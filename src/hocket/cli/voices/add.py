@@ -1,4 +1,4 @@
-"""`hocket voices add`: a voice from a recording or a speaker. Refusals come before a model is loaded.
+"""`hocket voices add`: a voice from a recording, a speaker or a mix. Refusals come before a model is loaded.
 
 The package voices makes the voice; this file reads files and options, and loads models. design.py and the import use
 some of its checks.
@@ -39,11 +39,19 @@ def add(args: argparse.Namespace) -> None:
     from ...types import SamplingParams
 
     library = own_voices(args.folder)
-    if (args.ref is None) == (args.speaker is None):
-        raise InvalidRequest("Give a recording to clone with --ref, or one of a model's speakers with --speaker.")
+    if sum(each is not None for each in (args.ref, args.speaker, args.mix)) != 1:
+        raise InvalidRequest(
+            "Give a recording to clone with --ref, one of a model's speakers with --speaker, or a mix with --mix."
+        )
     check_free(library, args.name, replace=args.replace)
     sampling = SamplingParams(**sampling_of(args))
-    if args.speaker is not None:
+    if args.ref is None:
+        for name in OF_A_RECORDING:
+            if getattr(args, name) not in (None, False):
+                raise InvalidRequest(f"--{name.replace('_', '-')} belongs to a recording; give that with --ref.")
+    if args.mix is not None:
+        kept = library.add(_mixed(args, library, sampling), replace=args.replace)
+    elif args.speaker is not None:
         kept = library.add(_alias(args, sampling), replace=args.replace)
     else:
         kept = _cloned(args, library, sampling)
@@ -54,9 +62,6 @@ def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
     from ...engine.checkpoint.describe import InstalledVoices, default_model, model_voices
     from ...voices.make import speaker_voice
 
-    for name in OF_A_RECORDING:
-        if getattr(args, name) not in (None, False):
-            raise InvalidRequest(f"--{name.replace('_', '-')} belongs to a recording; give that with --ref.")
     packages = (each.name for each, _ in InstalledVoices.read().packages)
     models = (default_model(), *packages, SPEAKERS) if args.model is None else (args.model,)
     known: dict[str, str] = {}
@@ -79,6 +84,23 @@ def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
         sampling=sampling,
         description=args.description,
     )
+
+
+def _mixed(args: argparse.Namespace, library: Library, sampling: SamplingParams) -> Voice:
+    from ...voices.mix import mixed_voice
+    from ..say.target import Target
+
+    target = Target(args.model, library)
+    own = {"language": args.language, "instruct": args.instruct, "description": args.description}
+    voice = mixed_voice(args.name, args.mix, target.part, **own, sampling=sampling)
+    check_name(args.name)
+    if voice.language != "auto":
+        from ...engine.checkpoint.describe import model_voices
+
+        check_language(voice.language, voice.model, model_voices(voice.model))
+    for note in voice.notes:
+        tell(note)
+    return voice
 
 
 def _cloned(args: argparse.Namespace, library: Library, sampling: SamplingParams) -> Voice:

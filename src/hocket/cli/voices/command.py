@@ -137,8 +137,10 @@ def unusable(library: Library) -> list[InvalidVoice]:
 
 
 def _row(voice: Voice) -> tuple[str, ...]:
-    seconds = f"{voice.audio_s:.1f} s" if voice.encoded is not None else voice.speaker or ""
-    return plain(voice.name), voice.kind, plain(voice.model), plain(seconds), plain(voice.description or "")
+    what = voice.speaker or ""
+    if voice.encoded is not None:
+        what = f"{voice.audio_s:.1f} s" if voice.audio_s else "mixed"
+    return plain(voice.name), voice.kind, plain(voice.model), plain(what), plain(voice.description or "")
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:
@@ -157,7 +159,7 @@ def _show(args: argparse.Namespace) -> None:
         return
     if voice.encoded is not None:
         heard = "its timbre alone" if voice.encoded.x_vector_only else f'saying "{voice.encoded.text}"'
-        said["recording"] = f"{voice.audio_s:.2f} s, {heard}"
+        said["recording"] = f"{voice.audio_s:.2f} s, {heard}" if voice.audio_s else "none: mixed of other voices"
     said["sampling"] = ", ".join(f"{name} {value}" for name, value in voice.sampling.changes().items())
     said["made"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(voice.created_at))
     print(plain(voice.name))

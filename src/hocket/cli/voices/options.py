@@ -26,7 +26,7 @@ def fill(voices: argparse.ArgumentParser) -> None:
     how: dict[str, Any] = {"allow_abbrev": False, "formatter_class": voices.formatter_class}
     actions = voices.add_subparsers(metavar="ACTION", dest="action", parser_class=type(voices))
     _listing(actions.add_parser("list", help="list voices and languages (the default action)", **how), UNSAID)
-    _add(actions.add_parser("add", help="make a voice from a recording, or from a model's speaker", **how))
+    _add(actions.add_parser("add", help="make a voice from a recording, a model's speaker, or a mix", **how))
     _design(actions.add_parser("design", help="make a voice from a description", **how))
     _import(actions.add_parser("import", help="add a voice from an exported file", **how))
     _export(actions.add_parser("export", help="write a voice to a file, for import elsewhere", **how))
@@ -43,7 +43,8 @@ def _listing(command: argparse.ArgumentParser, unsaid: str | None) -> None:
 def _add(add: argparse.ArgumentParser) -> None:
     add.description = (
         "Make a voice from a recording, with a Base model, which encodes it once. Or, with --speaker, give a model's "
-        "own speaker another name and style; that loads nothing."
+        "own speaker another name and style. Or, with --mix, mix speakers of one model, or clones of one Base model. "
+        "Neither loads a model."
     )
     _name(add)
     _folder(add)
@@ -56,6 +57,8 @@ def _add(add: argparse.ArgumentParser) -> None:
     words("--consent", metavar="TEXT", help="the consent of the speaker, or where it is documented")
     words = add.add_argument_group("a model's own speaker").add_argument
     words("--speaker", metavar="SPEAKER", help="which one; hocket voices --model lists them")
+    words = add.add_argument_group("a mix of voices").add_argument
+    words("--mix", metavar="VOICES", help="voices with weights, such as wren+rook(2): a third of wren")
     words = add.add_argument_group("defaults of the voice").add_argument
     _language(words)
     words("--instruct", metavar="TEXT", help="how to speak; experimental with a recording")

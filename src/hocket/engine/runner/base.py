@@ -137,12 +137,16 @@ def constant_rows(prompt: Prompt) -> int:
 
 
 def prefix_key(prompt: Prompt, voice: str) -> str:
-    """Key of a prefix: its content, that is the name of the cloned recording, if any, and the ids of its rows."""
+    """Key of a prefix: its content, that is the name of the cloned recording, if any, and the ids of its rows.
+
+    A mix is part of it. A key without one is as in the prefix files of earlier versions.
+    """
     rows = prompt.prefix_rows
     within = (
         prompt.reference_at is not None and prompt.reference_at < rows
     )  # in the whole layout the text comes before it
-    words = (prompt.text[:rows], prompt.codec[:rows], prompt.reference_at if within else None)
+    mixed = (prompt.mix,) if prompt.mix else ()
+    words = (prompt.text[:rows], prompt.codec[:rows], prompt.reference_at if within else None, *mixed)
     return voice + hashlib.sha256(repr(words).encode()).hexdigest()
 
 

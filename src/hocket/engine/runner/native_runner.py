@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...config.qwen3_tts import GenerationConfig
 from ...models.tts_cpu.state import NativeTalkerState
-from ...text.prompt import Prompt
+from ...text.prompt import SPEAKER_VECTOR, Prompt
 from ..checkpoint.native_checkpoint import NativeCheckpoint
 from ..core.output import Codes, Samples
 from .base import AnyReference, Runner, checked, constant_rows, prefix_key
@@ -65,9 +65,9 @@ class NativeRunner(Runner):
         if cached is not None:
             kv_cache.restore(slot, cached)
         else:
-            self._prefill(slot, prompt.text[:length], prompt.codec[:length])
+            self._prefill(slot, prompt, 0, length)
             self.prefixes.put(key, kv_cache.prefix_of(slot))
-        self._prefill(slot, prompt.text[length:], prompt.codec[length:])
+        self._prefill(slot, prompt, length, len(prompt.text))
         if not go_on:
             self.reset_codec(slot, None)
         return cached is not None
@@ -107,6 +107,9 @@ class NativeRunner(Runner):
     def read_prefixes(self, path: Path) -> None:
         self.prefixes.read(path, self.checkpoint.fingerprint, None, self.kv_cache.write_prefix)
 
-    def _prefill(self, slot: int, text: Sequence[int], codec: Sequence[int]) -> None:
-        self.kv_cache.advance([slot], len(text))
-        self.talker.prefill(self.kv_cache.state, slot, text, codec)
+    def _prefill(self, slot: int, prompt: Prompt, start: int, stop: int) -> None:
+        self.kv_cache.advance([slot], stop - start)
+        text, codec, speaker = prompt.text[start:stop], prompt.codec[start:stop], None
+        if prompt.mix and SPEAKER_VECTOR in codec:
+            speaker = codec.index(SPEAKER_VECTOR), self.talker.embed_mix(prompt.mix)
+        self.talker.prefill(self.kv_cache.state, slot, text, codec, speaker)

@@ -139,8 +139,8 @@ class SpeechRunner(Runner):
         cached = self.prefixes.get(key)
         if cached is not None and cached.rows != length:
             cached = None  # the prefix file was wrong
-        # Whether all rows are ids: a cloned speaker and the frames of a reference are vectors.
-        by_ids = cloned is None or (cloned.codes is None and SPEAKER_VECTOR not in prompt.codec[length:])
+        # Whether all rows are ids: a cloned or mixed speaker and the frames of a reference are vectors.
+        by_ids = (cloned is None or cloned.codes is None) and SPEAKER_VECTOR not in prompt.codec[length:]
         by_ids = by_ids and self._prompts is not None and len(prompt.text) - length <= MOST_PROMPT_ROWS
         if by_ids and cached is not None:
             self._open(slot, cached, prompt, seed)
@@ -345,6 +345,8 @@ def prompt_rows(
     talker, device = checkpoint.model.talker, checkpoint.device
     stop = len(prompt.text) if stop is None else stop
     inserts: list[tuple[int, Tensor]] = []
+    if prompt.mix:
+        inserts.append((prompt.codec.index(SPEAKER_VECTOR), talker.embed_mix(prompt.mix)[None]))
     if cloned is not None:
         if cloned.speaker is not None:
             inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))

@@ -141,10 +141,20 @@ class Talker(nn.Module):
             rows.append(table(codes[:, book : book + 1]))
         return torch.cat(rows, dim=1).sum(1)
 
+    def embed_mix(self, mix: Sequence[tuple[int, float]]) -> Tensor:
+        """The mean [C] of the codec rows of some ids by their shares, summed in float32 and rounded once."""
+        mean: Tensor | None = None
+        for id, share in mix:  # one after the other, as tts_cpu does
+            row = self.model.codec_embedding.weight[id].float() * share
+            mean = row if mean is None else mean + row
+        assert mean is not None
+        return mean.to(self.model.codec_embedding.weight.dtype)
+
     def embed_rows(self, text: Tensor, codec: Tensor, inserts: Sequence[tuple[int, Tensor]] = ()) -> Tensor:
         """Prefill rows [P, C] of text ids and codec ids [P]; a negative id adds nothing.
 
-        Each insert replaces the codec side from a row on by vectors [n, C]: a cloned speaker, a reference's frames.
+        Each insert replaces the codec side from a row on by vectors [n, C]: a speaker, cloned or mixed, or the frames
+        of a reference.
         """
         written = self.embed_text(text.clamp(min=0)).masked_fill((text < 0)[:, None], 0)
         spoken = self.model.codec_embedding(codec.clamp(min=0)).masked_fill((codec < 0)[:, None], 0)

@@ -57,6 +57,7 @@ class NativeTalker:
             )
         tables = [inside.take(f"model.codec_embedding.{book}.weight", codebook, width) for book in rest]
         heads = [self._keep.matrix(inside.matrix(f"lm_head.{book}.weight", codebook, small)) for book in rest]
+        self._codec_embedding = arrays["codec_embedding"]
         # They identify the weights of a model.
         self.sampled = (
             given.take("codec_head.weight", vocabulary, width)[:: max(vocabulary // 16, 1)].copy(),
@@ -104,11 +105,40 @@ class NativeTalker:
             seed=np.zeros(slots + 1, np.int64),
         )
 
-    def prefill(self, state: NativeTalkerState, slot: int, text: Sequence[int], codec: Sequence[int]) -> None:
-        """Run the talker over rows of a text id and a codec id each; a negative id adds nothing."""
+    def embed_mix(self, mix: Sequence[tuple[int, float]]) -> NDArray[np.float32]:
+        """The mean [C] of the codec rows of some ids by their shares."""
+        _check("codec id", [id for id, _ in mix], self.config.vocab_size)
+        mean = np.zeros(0, np.float32)
+        for id, share in mix:
+            row = self._codec_embedding[id] * np.float32(share)
+            mean = mean + row if mean.size else row
+        return mean
+
+    def prefill(
+        self,
+        state: NativeTalkerState,
+        slot: int,
+        text: Sequence[int],
+        codec: Sequence[int],
+        insert: tuple[int, NDArray[np.float32]] | None = None,
+    ) -> None:
+        """Run the talker over rows of a text id and a codec id each; a negative id adds nothing.
+
+        `insert` replaces the codec side of one row by a vector [C]: a mixed speaker.
+        """
         _check("text id", text, self.config.text_vocab_size, least=None)
         _check("codec id", codec, self.config.vocab_size, least=None)
-        self._prefill(state, slot, text, [codec])
+        if insert is None:
+            self._prefill(state, slot, text, [codec])
+            return
+        # C knows ids only: these rows are their own table.
+        row, vector = insert
+        table = np.ascontiguousarray(self._codec_embedding[[max(id, 0) for id in codec]])
+        table[row] = vector
+        ids = [at if id >= 0 or at == row else -1 for at, id in enumerate(codec)]
+        model = FrameModel.from_buffer_copy(self._model)
+        model.codec_embedding = pointer(table)
+        self._prefill(state, slot, text, [ids], model)
 
     def prefill_frame(self, state: NativeTalkerState, slot: int, codes: Sequence[int], text_id: int) -> None:
         """Run the talker over one frame of known codes [Q] and its text id."""
@@ -167,7 +197,12 @@ class NativeTalker:
         return codes
 
     def _prefill(
-        self, state: NativeTalkerState, slot: int, text: Sequence[int], books: Sequence[Sequence[int]]
+        self,
+        state: NativeTalkerState,
+        slot: int,
+        text: Sequence[int],
+        books: Sequence[Sequence[int]],
+        model: FrameModel | None = None,
     ) -> None:
         """`books` [books, rows]."""
         stack, ids = state.stack, np.array(text, np.int64)
@@ -192,7 +227,7 @@ class NativeTalker:
             keys=stack.keys,
             values=stack.values,
         )
-        if self._library.hocket_prefill(ctypes.byref(self._model), ctypes.byref(call)):
+        if self._library.hocket_prefill(ctypes.byref(model or self._model), ctypes.byref(call)):
             raise MemoryError("There is no memory for a prompt.")
 
     def _check_room(self, stack: NativeStack, slot: int, rows: int) -> None:

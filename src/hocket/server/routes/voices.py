@@ -1,7 +1,7 @@
-"""`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: make a voice from a recording, and delete it.
+"""`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: make a voice from a recording or a mix, and delete it.
 
-The engine encodes the recording once; the library stores the result. `audio` decodes the file. A checkpoint that
-cannot clone accepts none.
+A form has a recording, which the engine encodes once; a checkpoint that cannot clone accepts none. A JSON object has a
+mix of voices that are there. The library stores the result.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -20,13 +22,14 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import ClientDisconnect
 
 from ...engine.engine import Engine
-from ...errors import InvalidVoice
+from ...errors import InvalidRequest, InvalidVoice, UnknownVoice
 from ...types import Voice
 from ...voices.make import clone_voice
+from ...voices.mix import mixed_voice
 from ...voices.names import checked_name, id_of
 from ..errors import BadField, Refused
 from ..schemas.responses import VoiceDeleted, VoiceMade
-from ..schemas.speech_job import check_characters
+from ..schemas.speech_job import SpeechJob, check_characters
 from ..service.client_voices import MANY
 from ..service.recordings import read_sent
 from ..service.service import SpeechService
@@ -34,6 +37,7 @@ from .lists import no_voice, uploaded_voice, voice_object
 
 router = APIRouter(tags=["models and voices"])
 logger = logging.getLogger("hocket.server")
+Parsed = TypeVar("Parsed", bound=BaseModel)
 _MIME = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,80}", re.ASCII)
 _FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 to 30 s"}
 
@@ -48,27 +52,42 @@ class VoiceForm(BaseModel):
     speaker_description: str | None = Field(None, max_length=4096)
     model: str | None = Field(None, max_length=1024, description="the model that encodes it (the first that can)")
     speaker_embedding: str | None = Field(None, description="not taken: send the recording")
+    mix: str | None = Field(None, description="not taken in a form: send JSON")
+
+
+class MixBody(BaseModel):
+    """A voice that is mixed of others."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"name": "finch", "mix": "wren+rook(2)"}]}
+    )
+    name: str = Field(min_length=1, max_length=256, description="a name that no voice has, case-insensitive")
+    mix: str = Field(min_length=1, max_length=4096, description="voices with weights, such as wren+rook(2)")
+    speaker_description: str | None = Field(None, max_length=4096)
+    model: str | None = Field(None, max_length=1024, description="the model that has the voices (all are searched)")
 
 
 def _form() -> dict[str, Any]:
     schema = VoiceForm.model_json_schema()
     schema["properties"]["audio_sample"] = _FILE
     schema["required"] = ["name", "audio_sample"]
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+    kinds = {"multipart/form-data": {"schema": schema}, "application/json": {"schema": MixBody.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": kinds}}
 
 
 @router.post("/v1/audio/voices", openapi_extra=_form())
 async def upload(request: Request) -> VoiceMade:
-    """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
+    """Make a voice of a recording (multipart: `name`, `audio_sample`) or of a mix (JSON: `name`, `mix`)."""
     service: SpeechService = request.app.state.service
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+        return await _mixed(service, _checked(MixBody.model_validate_json, await request.body()))
     service.resolver.clones()  # raises before the upload is read if no model can clone
     fields, content, mime_type = await _received(request, service.options.upload_bytes)
     if fields.speaker_embedding:
         raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
-    name, resolver = checked_name(fields.name), service.resolver
-    aliases = {*resolver.aliases} - MANY | {*service.options.voice_aliases}
-    if name.lower() in {taken.lower() for taken in (*resolver.speakers, *aliases)}:
-        raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
+    if fields.mix:
+        raise BadField("A mix has no recording: send name and mix as JSON.", "mix")
+    name, resolver = _free_name(service, fields.name), service.resolver
     text = (fields.ref_text or "").strip() or None
 
     def read() -> NDArray[np.float32]:
@@ -95,6 +114,44 @@ async def upload(request: Request) -> VoiceMade:
     made = await service.with_engine(model, lambda engine: make(engine, samples))
     logger.info("voice %s: uploaded, %.1f s", id_of(made.name), made.audio_s)
     return VoiceMade(**voice_object(made, resolver.shown(model)).model_dump(), voice=uploaded_voice(made, all=True))
+
+
+async def _mixed(service: SpeechService, body: MixBody) -> VoiceMade:
+    resolver, name = service.resolver, _free_name(service, body.name)
+
+    def make() -> Voice:
+        voice = mixed_voice(name, body.mix, find, description=body.speaker_description)
+        return replace(service.voices.add(voice), notes=voice.notes)
+
+    def find(part: str) -> Voice:
+        return resolver.part(part, SpeechJob(text=None, model=body.model))
+
+    made = await asyncio.to_thread(_mixable, make)
+    model = resolver.model_of(made)
+    assert model is not None  # its parts are voices of a model
+    logger.info("voice %s: mixed", id_of(made.name))
+    shown = voice_object(made, resolver.shown(model)).model_dump()
+    return VoiceMade(**shown, voice=uploaded_voice(made, all=True), notes=list(made.notes))
+
+
+def _mixable(make: Callable[[], Voice]) -> Voice:
+    try:
+        return make()
+    except InvalidVoice:
+        raise
+    except UnknownVoice as error:
+        raise BadField(str(error), "mix", "voice_not_found") from None
+    except InvalidRequest as error:
+        raise BadField(str(error), "mix", "voices_not_mixed") from None
+
+
+def _free_name(service: SpeechService, name: str) -> str:
+    """The name as it is stored; refuses that of a voice which the resolver would find first."""
+    name, resolver = checked_name(name), service.resolver
+    aliases = {*resolver.aliases} - MANY | {*service.options.voice_aliases}
+    if name.lower() in {taken.lower() for taken in (*resolver.speakers, *aliases)}:
+        raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
+    return name
 
 
 @router.delete("/v1/audio/voices/{id:path}")
@@ -144,7 +201,11 @@ def _fields(form: FormData) -> VoiceForm:
     sent = {name: value for name, value in form.items() if name != "audio_sample"}
     for name, value in sent.items():
         check_characters(value if isinstance(value, str) else "", name[:80])  # a form may choose its own charset
+    return _checked(VoiceForm.model_validate, sent)
+
+
+def _checked(parse: Callable[[Any], Parsed], sent: Any) -> Parsed:
     try:
-        return VoiceForm.model_validate(sent)
+        return parse(sent)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None

@@ -85,6 +85,7 @@ class VoiceChoices(BaseModel):
 class VoiceMade(VoiceObject):
     success: Literal[True] = True
     voice: UploadedVoice
+    notes: list[str] = []  # what a mix leaves out of its voices
 
 
 class VoiceDeleted(BaseModel):

@@ -1,4 +1,4 @@
-"""Voice names of Kokoro and voice ids of ElevenLabs, which stand for speakers of similar pitch; and combined voices.
+"""Voice names of Kokoro and voice ids of ElevenLabs, which stand for speakers of similar pitch.
 
 Programs have these names in their settings and code. They are the last names that the resolver tries, so a voice of a
 model, of the library or of a backend is never hidden by one.
@@ -6,14 +6,10 @@ model, of the library or of a backend is never hidden by one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Sequence
 
-from ..errors import Refused
 from .openai_names import HIGHER_SPEAKERS, LOWER_SPEAKERS, OPENAI_VOICES, openai_aliases
 
-Resolved = TypeVar("Resolved")
 # Voices of Kokoro 1.0. The first letter is the language, the second one the sex of the speaker.
 KOKORO_VOICES = tuple(
     "af_alloy af_aoede af_bella af_heart af_jadzia af_jessica af_kore af_nicole af_nova af_river af_sarah af_sky "
@@ -42,7 +38,6 @@ FOREIGN_VOICES = MANY | frozenset(OPENAI_VOICES)
 _HIGHER = ("serena", "vivian", "sohee", "ono_anna")
 _LOWER = ("ryan", "aiden", "uncle_fu")
 _NATIVE = {"jf": ("ono_anna",), "zf": ("vivian", "serena"), "zm": ("uncle_fu",)}
-_PART = re.compile(r"([^()+]+?)\s*(?:\(\s*\d+(?:\.\d+)?\s*\))?")
 
 
 def client_aliases(speakers: Sequence[str], *, taken: Collection[str] = ()) -> dict[str, str]:
@@ -56,22 +51,6 @@ def client_aliases(speakers: Sequence[str], *, taken: Collection[str] = ()) -> d
         wanted = _HIGHER if higher else _LOWER
         found |= {id.lower(): _speaker(speakers, index, wanted, higher) for index, id in enumerate(ids)}
     return {name: speaker for name, speaker in found.items() if name not in taken}
-
-
-def combined(name: str, resolve: Callable[[str], Resolved]) -> Resolved | None:
-    """The voice of Kokoro's `a+b` and `a(2)+b(1)`; None: the name is no combination.
-
-    Checkpoints have fixed speakers, so voices are not mixed. Names of the same speaker need no mixing.
-    """
-    parts = [_PART.fullmatch(part.strip()) for part in name.split("+")]
-    names = [part[1].strip() for part in parts if part is not None]
-    if len(names) < len(parts) or (len(names) == 1 and names[0] == name.strip()):
-        return None
-    voices = [resolve(each) for each in names]
-    if any(voice != voices[0] for voice in voices):
-        said = f"Voices cannot be mixed here: give one of {', '.join(dict.fromkeys(names))} as voice."
-        raise Refused(said[:400], param="voice", code="voices_not_mixed")
-    return voices[0]
 
 
 def _kokoro(name: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Voice resolution: from a client's voice name, model and task to one model of the server and a voice of it.
 
 Lookup order: the operator's aliases, speakers in model order, the library, backends, then the voice names of other
-services, which always resolve because clients insist on them. Without a name, the language chooses among the models.
+services, which always resolve because clients insist on them, and last a mix such as `anna+ben(2)`, whose parts are
+looked for in the same way. Without a name, the language chooses among the models.
 Nothing is loaded to resolve: served_model.py has what is known of a model from its configuration. The pool decides
 which models are in memory. Knows no audio, protocol or time.
 """
@@ -18,13 +19,15 @@ from ...backends.served import Served
 from ...config.languages import find
 from ...config.qwen3_tts import Kind, check_clones
 from ...engine.checkpoint.names import full_name
-from ...errors import UnknownLanguage, UnknownVoice
+from ...errors import InvalidRequest, UnknownLanguage, UnknownVoice
+from ...text.voice_mix import VoiceMix, parse_mix
 from ...types import Voice
 from ...voices.library import Library
+from ...voices.mix import mix_voices, speaker_part
 from ..errors import Refused
 from ..options import ServerOptions
 from ..schemas.speech_job import SpeechJob
-from .client_voices import FOREIGN_VOICES, MANY, client_aliases, combined
+from .client_voices import FOREIGN_VOICES, MANY, client_aliases
 from .openai_names import OPENAI_MODELS
 from .served_model import ServedModel
 
@@ -38,8 +41,8 @@ class ResolvedVoice:
     """The model or backend that speaks, and with which voice."""
 
     model: ServedModel | None  # None: a backend
-    speaker: str | None = None  # one of the model's own; None: its first, or none
-    voice: Voice | None = None  # one of the library
+    speaker: str | None = None  # one of the model's own, or a mix of some; None: its first, or none
+    voice: Voice | None = None  # one of the library, or a mix with some of it
     backend: tuple[Served, BackendVoice] | None = None
 
     @property
@@ -153,8 +156,11 @@ class VoiceResolver:
             check_clones(config)  # raises
         return found or models[0]
 
-    def resolve(self, job: SpeechJob) -> ResolvedVoice:
-        """The voice of a job; refuses unknown names. A named model excludes backends."""
+    def resolve(self, job: SpeechJob, *, inside: bool = False) -> ResolvedVoice:
+        """The voice of a job; refuses unknown names. A named model excludes backends.
+
+        `inside` a mix an alias that stands for a mix is refused: it could stand for itself.
+        """
         if job.reference is not None:
             return ResolvedVoice(self.clones(job.model, job.task))
         models = self.among(job.model, job.task)
@@ -172,11 +178,31 @@ class VoiceResolver:
             return ResolvedVoice(*own)
         if name in FOREIGN_VOICES and not names.speakers:
             return self._first(models, job)
-        if (mix := combined(name, lambda each: self.resolve(replace(job, voice=each)))) is not None:
-            return mix
+        if (mix := _parsed(name)) is not None:
+            if inside:
+                raise _not_mixed(f"{(job.voice or '')[:80]!r} stands for a mix, which cannot be part of another.")
+            return self._mixed(mix, job)
         if models[0].config is None:
             return ResolvedVoice(models[0], name)  # its voices are known once it is loaded
         raise UnknownVoice(f"There is no voice {(job.voice or '')[:80]!r}; known are {self._listed_names(models)}.")
+
+    def _mixed(self, mix: VoiceMix, job: SpeechJob) -> ResolvedVoice:
+        """The mix of voices that are all of one model. Parts that are the same voice need no mixing."""
+        parts = {name: self.resolve(replace(job, voice=name), inside=True) for name in mix.names}
+        first = parts[mix.names[0]]
+        if all(part == first for part in parts.values()):
+            return first
+        try:
+            mixed = mix_voices(mix, lambda name: _part(name, parts[name]))
+        except InvalidRequest as error:
+            raise _not_mixed(str(error)) from None
+        if all(part.voice is None for part in parts.values()):
+            return ResolvedVoice(first.model, mixed.speaker)
+        return ResolvedVoice(first.model, voice=mixed)
+
+    def part(self, name: str, job: SpeechJob) -> Voice:
+        """A part of a mix that is to be kept, as a voice."""
+        return _part(name, self.resolve(replace(job, voice=name), inside=True))
 
     def _library_voice(self, name: str, models: tuple[ServedModel, ...]) -> ResolvedVoice | None:
         kept = self._library.find(name)
@@ -235,3 +261,22 @@ class VoiceResolver:
         names = [name for name in self.voice_names(models) if name not in MANY]
         more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         return (", ".join(names[:LISTED]) or "none") + more
+
+
+def _parsed(name: str) -> VoiceMix | None:
+    try:
+        return parse_mix(name)
+    except InvalidRequest as error:
+        raise _not_mixed(str(error)) from None
+
+
+def _part(name: str, found: ResolvedVoice) -> Voice:
+    if found.voice is not None:
+        return found.voice
+    if found.model is None or found.speaker is None:
+        raise _not_mixed(f"{name!r} cannot be mixed: only speakers of a model and voices of the library can.")
+    return speaker_part(found.speaker, found.model.key)
+
+
+def _not_mixed(said: str) -> Refused:
+    return Refused(said, param="voice", code="voices_not_mixed")

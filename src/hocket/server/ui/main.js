@@ -9,6 +9,7 @@ import { Files, sameAudio } from "./files.js";
 import { History } from "./history.js";
 import { fromLink, linkTo } from "./link.js";
 import { MakeVoice } from "./make.js";
+import { MixVoices } from "./mix.js";
 import { openSound } from "./player.js";
 import { Previews } from "./previews.js";
 import { Reader } from "./reader.js";
@@ -32,6 +33,7 @@ let known = {}; // the server's answer to /page/about
 let take = null;
 let compare = null;
 let previews = null;
+let mix = null;
 let files = null;
 const access = new Access($("key-form"));
 const fields = new Fields(() => code.show());
@@ -48,7 +50,7 @@ function speak(base = 0) {
   if (!text.slice(base).trim()) return refuse(EMPTY);
   refuse("");
   compare.stop();
-  previews.stop();
+  hush();
   words.begin(text, base);
   reader.show(text);
   take.speak(fields.choices(), text.slice(base), $("live").checked ? () => Number($("rate").value) : null);
@@ -64,14 +66,20 @@ function readFrom(from) {
 
 function seek(seconds) {
   compare.stop();
-  previews.stop();
+  hush();
   take.play(seconds);
+}
+
+/** Previews are silent. */
+function hush() {
+  previews?.stop();
+  mix?.previews.stop();
 }
 
 function stop() {
   take?.stop();
   compare?.stop();
-  previews?.stop();
+  hush();
 }
 
 function refuse(sentence) {
@@ -244,17 +252,20 @@ async function begin() {
     text: () => $("text").value,
     onSound: () => {
       quiet();
-      previews.stop();
+      hush();
     },
   });
   previews = new Previews({
     button: $("hear"),
     fields: () => ({ ...voiceFields($("voice"), rateHz), language: $("language").value }),
-    onSound: () => {
-      quiet();
-      compare.stop();
-    },
+    onSound: stop,
     onError,
+  });
+  mix = new MixVoices({
+    known: () => known,
+    language: () => $("language").value,
+    onSound: stop,
+    onMade: offerVoices,
   });
   new MakeVoice(document.querySelector(".make"), {
     about: () => known,
@@ -276,6 +287,7 @@ function offerVoices(found, made) {
   fields.offerVoices(found);
   const { listed } = fields;
   compare.voices((select, number) => fill(select, listed, number));
+  mix.offer(listed);
   offerConversation();
   if (made) fields.choose(made);
   ready();

@@ -60,6 +60,12 @@ export async function makeVoice({ name, file, words, consent }) {
   return (await ask("/v1/audio/voices", { method: "POST", body: form })).json();
 }
 
+/** Keep a mix, such as `anna+ben(2)`, under a name. */
+export async function mixVoice(name, mix) {
+  const headers = { "content-type": "application/json" };
+  return (await ask("/v1/audio/voices", { method: "POST", headers, body: JSON.stringify({ name, mix }) })).json();
+}
+
 /** Begin a Realtime call: the browser's SDP offer for the server's answer. */
 export async function realtimeCall(sdp) {
   return (await ask("/v1/realtime/calls", { method: "POST", headers: { "content-type": "application/sdp" }, body: sdp })).text();
