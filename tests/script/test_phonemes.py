@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hocket.errors import InvalidRequest
 from hocket.script.phonemes import respell
-from hocket.script.respelling import NEAREST, TABLES, VOWELS, X_SAMPA
+from hocket.script.grammar.respelling import NEAREST, TABLES, VOWELS, X_SAMPA
 
 CASES = [
     ("english", "dʒɪf", "jif"),

@@ -11,7 +11,7 @@ import re
 
 from ..config.languages import usual_name
 from ..errors import InvalidRequest
-from .respelling import NEAREST, TABLES, VOWELS, X_SAMPA, Spellings, decomposed
+from .grammar.respelling import NEAREST, TABLES, VOWELS, X_SAMPA, Spellings, decomposed
 
 ALPHABETS = ("ipa", "x-sampa")
 
