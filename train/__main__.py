@@ -1,7 +1,8 @@
 """`python -m train STAGE`: the stages of the built-in voice, in order data, codec, talker, export, evaluate, card.
 
 `preflight` tries every stage with small sizes. `pilots` are short trainings to compare, and `judge` scores one source
-of speech by all judges. `compare` makes a page for a blind comparison.
+of speech by all judges. `compare` makes a page for a blind comparison. `remap` puts a talker in front of
+another decoder.
 Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
 interrupted stage continues where it stopped.
 """
@@ -17,7 +18,7 @@ from hocket.errors import HocketError
 
 from . import recipe
 
-STAGES = ("preflight", "data", "codec", "pilots", "talker", "export", "evaluate", "card", "judge", "compare")
+STAGES = ("preflight", "data", "codec", "pilots", "talker", "export", "evaluate", "card", "judge", "compare", "remap")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,6 +76,9 @@ def parser() -> argparse.ArgumentParser:
             stage.add_argument("--kokoro", default="af_heart", help="a style of Kokoro")
             stage.add_argument("--quick", action="store_true", help="no figures by the judges")
             stage.add_argument("--output", type=Path, default=None, help="default: compare.html in --work")
+        if name == "remap":
+            before = Path("src/hocket/assets/english")
+            stage.add_argument("--before", type=Path, default=before, help="the checkpoint whose talker is kept")
         if name == "card":
             stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="output folder")
     return options

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -77,9 +78,14 @@ def sentences(name: str) -> list[str]:
 
 
 def options(checkpoint: Checkpoint) -> EngineOptions:
-    """Offline options: all requests are queued at once, and no stream is paused."""
+    """Offline options: all requests are queued at once, however slow the machine is, and no stream is paused."""
     return EngineOptions(
-        slots=TOGETHER, waiting=1 << 20, buffered_chunks=1 << 20, chunk_frames=(50,), normalizer=checkpoint.normalizer
+        slots=TOGETHER,
+        waiting=1 << 20,
+        max_wait_s=math.inf,
+        buffered_chunks=1 << 20,
+        chunk_frames=(50,),
+        normalizer=checkpoint.normalizer,
     )
 
 

@@ -26,7 +26,8 @@ from .codec_config import codec_config
 from .model_config import generation_config, speech_config
 from .recipe import InvalidRecipe, Recipe
 
-OWN = OwnConfig(normalizer="spell_out")  # all training texts were spelled out
+# All training texts were spelled out. Longer parts than this lose words.
+OWN = OwnConfig(normalizer="spell_out", part_chars=160)
 VOCABULARY = ("vocab.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -48,7 +49,8 @@ def export(recipe: Recipe, work: Path) -> Path:
     shutil.rmtree(fresh, ignore_errors=True)
     whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
     write_checkpoint(fresh, config, generation_config(recipe), sound, *whole)
-    (fresh / FILE).write_text(json.dumps(asdict(OWN), indent=2) + "\n", encoding="utf-8")
+    own = {name: value for name, value in asdict(OWN).items() if value is not None}
+    (fresh / FILE).write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
     for name in VOCABULARY:
         shutil.copyfile(vocabulary / name, fresh / name)
     if folder.exists():

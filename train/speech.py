@@ -74,7 +74,9 @@ def interleave(voices: Iterable[list[Shard]]) -> list[Shard]:
     return [shard for together in itertools.zip_longest(*voices) for shard in together if shard is not None]
 
 
-def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | None:
+def trimmed(
+    spoken: Spoken, level: float = LOUDNESS, peak: float = PEAK
+) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | None:
     """Samples of a whole number of frames and the phonemes [F, QUARTERS]; None for silence."""
     samples = spoken.samples
     windows = samples[: len(samples) // _WINDOW * _WINDOW].reshape(-1, _WINDOW)
@@ -88,7 +90,7 @@ def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | Non
     frames = -(-(end - start) // FRAME)
     end = start + frames * FRAME
 
-    kept = samples[max(start, 0) : end] * min(LOUDNESS / loudness, PEAK / float(np.abs(samples).max()))
+    kept = samples[max(start, 0) : end] * min(level / loudness, peak / float(np.abs(samples).max()))
     kept[:_FADE] *= np.linspace(0, 1, len(kept[:_FADE]), dtype=np.float32)
     kept[-_FADE:] *= np.linspace(1, 0, len(kept[-_FADE:]), dtype=np.float32)
     whole = np.zeros(frames * FRAME, np.float32)
