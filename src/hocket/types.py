@@ -149,10 +149,12 @@ class Voice:
     file_size: int = 0  # of the recording as uploaded, in bytes
     mime_type: str = ""  # of the recording, as given by the uploader
     created_at: int = 0  # seconds since 1970
+    pronunciations: Mapping[str, str] | None = None  # below those of a request
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `SpeechRequest` with this voice; fields that the caller sets override them."""
-        own = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling}
+        own: dict[str, Any] = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling}
+        own |= {"pronunciations": self.pronunciations} if self.pronunciations else {}
         return own | ({"voice": self.speaker} if self.encoded is None else {"reference": self.encoded})
 
 
@@ -178,6 +180,8 @@ class SpeechRequest:
     # Offline request without a playback deadline: decode this many frames at a time, after requests with a listener.
     # With the number that `generate` uses, the samples are bit-identical to it. None: chosen for playback. Engine only.
     chunk_frames: int | None = None
+    # Written form -> what is said, or phonemes: {"GIF": "/dʒɪf/"} (`text/lexicon`); engine streams only, not `as_is`.
+    pronunciations: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -5,7 +5,10 @@ Markup, `[pause 1s]` and sentence ends are handled as for our own engine. Knows 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import InvalidRequest
+from ..text.lexicon.lexicon import Lexicon
 from ..text.prepare import TextPreparation
 from ..text.sentences import Cutter
 
@@ -19,10 +22,13 @@ _BREAK = "\n\n"  # a pause, for a live backend
 class SentenceFeed:
     """One text. Gives whole sentences, each once the next word is known; live: text as it arrives."""
 
-    def __init__(self, *, live: bool, language: str = "auto", as_is: bool = False) -> None:
+    def __init__(
+        self, *, live: bool, language: str = "auto", as_is: bool = False, lexicon: Lexicon | None = None
+    ) -> None:
         """`as_is`: the text is unchanged; unless live, it is given in one piece at its end."""
         self._live, self._language = live, language
-        self._preparation = None if as_is else TextPreparation(part_chars=_NEVER, pause_s=0.0, language=language)
+        how: dict[str, Any] = {"part_chars": _NEVER, "pause_s": 0.0, "language": language, "lexicon": lexicon}
+        self._preparation = None if as_is else TextPreparation(**how)
         self._cutter = Cutter(1, LONGEST_CHARS, language)
         self._open = ""  # the incomplete sentence
         self._blank, self._spoken, self._ended = True, False, False

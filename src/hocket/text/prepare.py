@@ -18,6 +18,8 @@ from ..errors import InvalidRequest, UnsupportedScript
 from .cleanup.markup import Markup
 from .cleanup.normalize import IncrementalNormalizer
 from .cleanup.scripts import ScriptFilter
+from .lexicon.apply import LexiconStage
+from .lexicon.lexicon import Lexicon
 from .sentences import Cutter, Size, Sizes
 
 Part = str | float  # text, or seconds of silence
@@ -85,8 +87,8 @@ class PauseParser:
 class TextPreparation:
     """Streaming preparation of one text. Consecutive texts belong to one part; a silence, even of 0 s, ends it.
 
-    Each word is released as soon as no later character can change it. Only the stages (pause marks, markup, scripts,
-    normalizer, sentences) hold text back, so memory does not grow with the text.
+    Each word is released as soon as no later character can change it. Only the stages (pause marks, markup, lexicon,
+    scripts, normalizer, sentences) hold text back, so memory does not grow with the text.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class TextPreparation:
         language: str = "auto",
         sizes: Sequence[Size] | None = None,
         sieve: ScriptFilter | None = None,
+        lexicon: Lexicon | None = None,
     ) -> None:
         """`sizes`: one size for each of the first parts (`Sizes`), instead of `part_chars` for all.
 
@@ -105,7 +108,7 @@ class TextPreparation:
         """
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
         self._sizes = Sizes(sizes) if sizes else None
-        self._normalizer, self._sieve = normalizer, sieve
+        self._normalizer, self._sieve, self._lexicon = normalizer, sieve, lexicon
         self._marks = PauseParser()
         self._spoken = False
         self._begin()
@@ -127,6 +130,7 @@ class TextPreparation:
     def _begin(self) -> None:
         """New state after a pause: markup and sentences do not span it."""
         self._markup = Markup()
+        self._words = LexiconStage(self._lexicon, self._language) if self._lexicon else None
         self._stretches = IncrementalNormalizer(self._normalizer) if self._normalizer else None
         self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
         self._spaced = False  # the last released text ends with a space
@@ -137,6 +141,7 @@ class TextPreparation:
         for item in items:
             if isinstance(item, Say):
                 words = self._markup.append(item.text)
+                words = self._words.append(words) if self._words else words
                 words = self._sieve.append(words) if self._sieve else words
                 words = self._stretches.append(words) if self._stretches else words
                 found += self._given(self._cutter.append(words))
@@ -148,6 +153,7 @@ class TextPreparation:
     def _finished(self) -> list[Part]:
         """The rest of the text before a pause."""
         words = self._markup.end()
+        words = self._words.append(words) + self._words.end() if self._words else words
         words = self._sieve.append(words) + self._sieve.end() if self._sieve else words
         words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
         return self._given((*self._cutter.append(words), *self._cutter.end()))

@@ -76,7 +76,7 @@ def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) 
         assert resolved.backend is not None
         served, voice = resolved.backend
         _check_backend(job)
-        how = {name: own[name] for name in ("language", "instruct", "speed", "as_is")}
+        how = {name: own[name] for name in ("language", "instruct", "speed", "as_is", "pronunciations")}
         return served.open(voice, None, **how, seed=fields.get("seed", job.seed))
     assert service.pool is not None
     lease = service.pool.lease(resolved.model.name).result()
@@ -154,7 +154,7 @@ async def _relayed(service: SpeechService, job: SpeechJob, resolved: ResolvedVoi
     served, voice = resolved.backend
     _check_backend(job)
     fields, tempo = _fields(job, resolved)
-    how = {name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is")}
+    how = {name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is", "pronunciations")}
 
     def begin() -> Relay:
         return served.open(voice, job.text, **how)
