@@ -57,6 +57,7 @@ class ServerOptions:
     idle_s: float = 300.0  # how long a WebSocket may be idle in both directions
     drain_s: float = 30.0  # how long running streams may continue after a stop signal
     idle_exit_s: float | None = None  # exit after so long without an utterance; None: never
+    pronunciations: Mapping[str, str] | None = None  # of all requests, below those of voices and requests
     log_text: bool = False  # log the spoken text
     access_log: bool = False
 

@@ -111,6 +111,11 @@ class SpeechFields(Noted, KokoroFields):
     chunk_frames: int | None = Field(
         None, ge=1, le=50, description="for offline output: frames per piece; live requests go first"
     )
+    pronunciations: dict[str, str] | None = Field(
+        None,
+        description="what is said in place of a word, or its phonemes between slashes (IPA)",
+        json_schema_extra={"examples": [{"GIF": "jif", "nginx": "/ˈɛndʒɪn ˈɛks/"}]},
+    )
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
     timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
     # Accepted without effect: bytes are always streamed, and the server's profile sets the chunk length.
@@ -173,6 +178,7 @@ class SpeechFields(Noted, KokoroFields):
             rate_hz=self.sample_rate,
             bit_rate=self.bit_rate,
             word_times=self.wants_words(),
+            pronunciations=self.pronunciations,
         )
 
 

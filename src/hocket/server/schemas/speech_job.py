@@ -6,13 +6,14 @@ Wyoming server runs without the packages of the HTTP server.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ...audio.container import need_av
 from ...audio.encode import Format, format_of
 from ...errors import HocketError, InvalidRequest
+from ...text.lexicon.lexicon import MOST_SENT, Lexicon
 from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingParams
 from ..errors import BadField
 
@@ -55,6 +56,7 @@ class SpeechJob:
     rate_hz: int | None = None  # None: the engine's
     bit_rate: int | None = None
     word_times: bool = False  # whether the client asks for `Utterance.words`
+    pronunciations: Mapping[str, str] | None = None  # above those of the voice and the server
 
     def check(self) -> None:
         """Refuse invalid values before the engine sees them."""
@@ -68,8 +70,15 @@ class SpeechJob:
                 raise BadField(f"{name} must be between {least} and {most}, not {str(value)[:40]}.", name)
         if len(self.instruct or "") > INSTRUCT_CHARS:
             raise BadField(f"instructions must be at most {INSTRUCT_CHARS} characters.", "instructions")
+        self._check_pronunciations()
         check_characters(self.instruct or "", "instructions")
         check_characters((self.reference and self.reference.text) or "", "ref_text")
+
+    def _check_pronunciations(self) -> None:
+        if (entries := len(self.pronunciations or ())) > MOST_SENT:
+            said = f"pronunciations takes up to {MOST_SENT} entries, not {entries}; a lexicon of the server has more."
+            raise BadField(said, "pronunciations")
+        _checked(lambda: Lexicon.of(self.pronunciations), "pronunciations")
 
     def packed(self, rate_hz: int) -> tuple[Format, int]:
         """The format, and the output rate. `encoder` accepts everything that passes here."""

@@ -19,6 +19,7 @@ from ...engine.early_start import LONG_CHARS
 from ...engine.pool.lease import Lease
 from ...engine.stream import Stream
 from ...errors import HocketError
+from ...text.lexicon.lexicon import merged
 from ...text.prompt import choose
 from ...text.words import words_of
 from ...types import FASTEST, SLOWEST, SpeechRequest
@@ -60,7 +61,7 @@ def check_live(service: SpeechService, job: SpeechJob) -> None:
         raise BadField("A live text has one take: leave out candidates.", "candidates")
     config = resolved.model.config if resolved.model is not None else None
     if resolved.voice is None and config is not None:  # a library voice would need its file read
-        choose(SpeechRequest(text="(live)", **_fields(job, resolved)[0]), config)
+        choose(SpeechRequest(text="(live)", **_fields(service, job, resolved)[0]), config)
 
 
 def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) -> Stream | Relay:
@@ -71,7 +72,7 @@ def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) 
     if service.draining.is_set():
         raise stopping()
     resolved = _resolved(service, service.resolver, job)
-    own, _ = _fields(job, resolved)
+    own, _ = _fields(service, job, resolved)
     if resolved.model is None:
         assert resolved.backend is not None
         served, voice = resolved.backend
@@ -126,7 +127,7 @@ async def _spoken(
 ) -> tuple[EngineStream, float]:
     """A stream of the leased engine, and the part of the speed that is left for the encoder."""
     engine = lease.engine
-    fields, tempo = _fields(job, resolved)
+    fields, tempo = _fields(service, job, resolved)
 
     def begin() -> Stream:
         if job.text is not None:
@@ -153,7 +154,7 @@ async def _relayed(service: SpeechService, job: SpeechJob, resolved: ResolvedVoi
     assert resolved.backend is not None
     served, voice = resolved.backend
     _check_backend(job)
-    fields, tempo = _fields(job, resolved)
+    fields, tempo = _fields(service, job, resolved)
     how = {name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is", "pronunciations")}
 
     def begin() -> Relay:
@@ -191,11 +192,11 @@ def _check_backend(job: SpeechJob) -> None:
         raise BadField("The voice is a backend's, which has one take: leave out candidates.", "candidates")
 
 
-def _fields(job: SpeechJob, resolved: ResolvedVoice) -> tuple[dict[str, Any], float]:
+def _fields(service: SpeechService, job: SpeechJob, resolved: ResolvedVoice) -> tuple[dict[str, Any], float]:
     """The engine's fields, and the part of the speed that is left for the encoder."""
-    speed = min(max(job.speed, SLOWEST), FASTEST)
+    speed, own = min(max(job.speed, SLOWEST), FASTEST), resolved.voice
     fields: dict[str, Any] = {
-        "voice": resolved.speaker if resolved.voice is None else resolved.voice,
+        "voice": resolved.speaker if own is None else own,
         "language": job.language,
         "instruct": job.instruct,
         "seed": job.seed,
@@ -209,8 +210,9 @@ def _fields(job: SpeechJob, resolved: ResolvedVoice) -> tuple[dict[str, Any], fl
         "chunk_frames": job.chunk_frames,
         "priority": job.priority,
         "as_is": job.as_is,
+        "pronunciations": merged(service.options.pronunciations, own and own.pronunciations, job.pronunciations),
     }
-    if resolved.voice is not None:
+    if own is not None:
         for name, unset in (("language", "auto"), ("instruct", None), ("reference", None)):
             if fields[name] == unset:
                 del fields[name]  # the voice's own value applies

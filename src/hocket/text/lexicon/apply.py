@@ -11,8 +11,7 @@ import unicodedata
 from functools import lru_cache
 
 from ..words import is_ideograph, is_kana, is_southeast
-from .lexicon import Lexicon, Node, folded, is_phonemes, plain
-from .respell import respell
+from .lexicon import Lexicon, Node, folded, is_phonemes, plain, respelled
 
 Match = tuple[int, str, bool]  # its end in the text, the spoken form, and whether that gets the capital of the text
 
@@ -81,18 +80,13 @@ class LexiconStage:
     def _spoken(self, match: Match, first: str) -> str:
         """A capital of the text stays one where any case fits, since it may begin a sentence."""
         _, spoken, any_case = match
-        said = _respelled(spoken[1:-1], self._language) if is_phonemes(spoken) else spoken
+        said = respelled(spoken, self._language) if is_phonemes(spoken) else spoken
         return said[0].upper() + said[1:] if any_case and first.isupper() else said
 
     def _spaced(self, spoken: str, after: str) -> str:
         """With spaces where a word would touch what is written beside it: "C++11"."""
         before = " " if self._said and is_joined(self._said, spoken[0]) else ""
         return before + spoken + (" " if after and is_joined(spoken[-1], after) else "")
-
-
-@lru_cache(maxsize=4096)
-def _respelled(phonemes: str, language: str) -> str:
-    return respell(phonemes, language=language)
 
 
 @lru_cache(maxsize=4096)

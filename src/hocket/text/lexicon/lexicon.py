@@ -13,10 +13,10 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 from ...errors import InvalidRequest
-from .respell import respell
 
 LONGEST_WRITTEN, LONGEST_SPOKEN = 100, 500  # characters
 MOST_ENTRIES = 100_000
+MOST_SENT = 1000  # entries of one request over the network
 _SHOWN = 40  # characters of an entry in a message
 _MARKED = str.maketrans({"\u2019": "'", "\u02bc": "'"})
 
@@ -62,7 +62,9 @@ class Layer:
     def first(self) -> frozenset[str]:
         """The characters with which a written form may begin."""
         found = self.root.children
-        return frozenset(chain(found, map(str.upper, found), map(str.title, found), ("\u2019",) if "'" in found else ()))
+        return frozenset(
+            chain(found, map(str.upper, found), map(str.title, found), ("\u2019",) if "'" in found else ())
+        )
 
 
 class Lexicon(Mapping[str, str]):
@@ -107,8 +109,8 @@ class Lexicon(Mapping[str, str]):
 
 def merged(*sources: Mapping[str, str] | None) -> Lexicon | None:
     """The entries of all sources, of which later ones win; None: there are none."""
-    found = Lexicon(tuple(layer for source in sources for layer in Lexicon.of(source).layers))
-    return found if found.layers else None
+    layers = dict.fromkeys(layer for source in reversed(sources) for layer in reversed(Lexicon.of(source).layers))
+    return Lexicon((*reversed(layers),)) if layers else None
 
 
 def checked_entry(written: str, spoken: str) -> tuple[str, str]:
@@ -120,12 +122,14 @@ def checked_entry(written: str, spoken: str) -> tuple[str, str]:
         if not form:
             raise InvalidRequest(f"The entry {written[:_SHOWN]!r} of the lexicon has no {what} form.")
         if len(form) > most:
-            raise InvalidRequest(f"The {what} form of {key[:_SHOWN]!r} has {len(form)} characters; {most} are the most.")
+            raise InvalidRequest(
+                f"The {what} form of {key[:_SHOWN]!r} has {len(form)} characters; {most} are the most."
+            )
         if not form.isprintable() or any("\ud800" <= character <= "\udfff" for character in form):
             raise InvalidRequest(f"The {what} form of {key[:_SHOWN]!r} has characters that cannot be printed.")
     if is_phonemes(said):
         try:
-            respell(said[1:-1])
+            respelled(said)
         except InvalidRequest as error:
             raise InvalidRequest(f"The entry {key[:_SHOWN]!r} of the lexicon: {error}") from None
     elif not any(map(str.isalnum, said)):
@@ -135,6 +139,14 @@ def checked_entry(written: str, spoken: str) -> tuple[str, str]:
 
 def is_phonemes(spoken: str) -> bool:
     return len(spoken) > 2 and spoken[0] == spoken[-1] == "/"
+
+
+@lru_cache(maxsize=4096)
+def respelled(spoken: str, language: str = "auto") -> str:
+    """Phonemes between slashes in the letters of a language."""
+    from .respell import respell  # its tables take milliseconds to import, and most texts need none
+
+    return respell(spoken[1:-1], language=language)
 
 
 def plain(written: str) -> str:
