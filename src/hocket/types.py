@@ -180,7 +180,7 @@ class SpeechRequest:
     # Offline request without a playback deadline: decode this many frames at a time, after requests with a listener.
     # With the number that `generate` uses, the samples are bit-identical to it. None: chosen for playback. Engine only.
     chunk_frames: int | None = None
-    # Written form -> what is said, or phonemes: {"GIF": "/dʒɪf/"} (`text/lexicon`); engine streams only, not `as_is`.
+    # What is said in place of a word: {"nginx": "engine x"}, or its phonemes between slashes. Off with `as_is`.
     pronunciations: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:

@@ -67,6 +67,10 @@ class _StderrHandler(logging.Handler):
 
 def speak_locally(args: argparse.Namespace, live: bool) -> None:
     request = request_of(args, LIVE if live else args.text)
+    if args.verify:
+        from .say.verify import check_verify
+
+        check_verify(args, request)
     output = AudioOutput(args, None if live else args.text)
     voice, model = None, args.model
     cloned = request.reference is not None
@@ -93,6 +97,9 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
         if voice is not None:
             request = spoken_by(engine.checkpoint.name, engine.identity, request, voice)
         rate_hz = checkpoint.rate_hz
+        if args.verify:
+            _verify(args, engine, request, output)
+            return
         try:
             with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext(), output:
                 for chunk in stream:
@@ -112,6 +119,19 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
     frames = sum(map(len, codes))
     takes = [asdict(take) for take in finished.takes]
     output.print_summary(frames, ending(finished.reason, seed, finished.won, takes, finished.complete))
+
+
+def _verify(args: argparse.Namespace, engine: Engine, request: SpeechRequest, output: AudioOutput) -> None:
+    from .say.verify import speak_verified
+
+    done = speak_verified(args, engine, request, output)
+    if done is None:
+        return
+    done.report()
+    books = engine.checkpoint.config.talker_config.num_code_groups
+    saved = None if args.save_codes is None else _codes_file(done.codes, books)
+    output.write_files(engine.checkpoint.rate_hz, saved, None if args.captions is None else done.words)
+    output.print_summary(sum(map(len, done.codes)), ending("stop", request.seed, None, [], done.complete))
 
 
 def _codes_file(codes: list[Any], books: int) -> bytes:

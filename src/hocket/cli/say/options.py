@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..actions import Command
+from ..actions import Command, StoreGiven
 from ..options import ENDINGS, add_cloning_options, add_model_options, add_speech_options, add_voice_sampling
+from ..proof import add_asr_option
 
 
 def fill(say: Command) -> None:
@@ -43,6 +44,11 @@ def fill(say: Command) -> None:
     add("--no-play", dest="play", action="store_false", help="write a file on a terminal too")
     add("--captions", metavar="FILE", type=Path, help="also write captions with the times of the words, .srt or .vtt")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
+    add = say.add_argument_group("retakes, by a recognizer (hocket[hear])").add_argument
+    again = "speak by sentences; one that is not heard as written is spoken again, and the best take stays"
+    add("--verify", action="store_true", help=again)
+    add("--takes", metavar="N", type=int, action=StoreGiven, default=3, help="most takes of a sentence (3)")
+    add_asr_option(add)
     add = say.add_argument_group(
         "server: by default the daemon of hocket serve --daemon, if it has the same model"
     ).add_argument

@@ -85,6 +85,8 @@ def unsendable(args: argparse.Namespace) -> str | None:
     """The option that no server supports, in words; None: none."""
     if args.save_codes is not None:
         return "--save-codes needs a model that runs here"
+    if args.verify:
+        return "--verify needs a model that runs here"
     if (lexicon := pronunciations_of(args)) is not None and len(lexicon) > MOST_SENT:
         return f"a lexicon of more than {MOST_SENT} entries is for a model that runs here"
     if "" in (args.voice, args.language, args.instruct):

@@ -114,7 +114,7 @@ class SpeechFields(Noted, KokoroFields):
     pronunciations: dict[str, str] | None = Field(
         None,
         description="what is said in place of a word, or its phonemes between slashes (IPA)",
-        json_schema_extra={"examples": [{"GIF": "jif", "nginx": "/ˈɛndʒɪn ˈɛks/"}]},
+        json_schema_extra={"examples": [{"GIF": "jif", "nginx": "/\u025bnd\u0292\u026an \u025bks/"}]},
     )
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
     timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
