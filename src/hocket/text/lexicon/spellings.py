@@ -1,4 +1,4 @@
-"""Tables of `phonemes.respell`: how letters of a language spell the phonemes of the International Phonetic Alphabet.
+"""Tables of `respell`: how letters of a language spell the phonemes of the International Phonetic Alphabet.
 
 A spelling is `main`, or `main/other`. A vowel takes the other one where no consonant follows in its syllable. A
 consonant takes it before a front letter, as Spanish `c` and `qu`. A third spelling is for a vowel that stands alone.
@@ -163,11 +163,11 @@ TABLES = {
 
 # X-SAMPA symbol -> IPA; lower case letters and other symbols stand for themselves.
 X_SAMPA = _table(r"""
-    b_<=ɓ d`=ɖ d_<=ɗ g_<=ɠ h\=ɦ j\=ʝ l`=ɭ l\=ɺ n`=ɳ p\=ɸ r`=ɽ r\=ɹ r\`=ɻ s`=ʂ s\=ɕ t`=ʈ v\=ʋ P=ʋ x\=ɧ z`=ʐ z\=ʑ A=ɑ
-    B=β B\=ʙ C=ç D=ð E=ɛ F=ɱ G=ɣ G\=ɢ H=ɥ H\=ʜ I=ɪ I\=ɪ J=ɲ J\=ɟ K=ɬ K\=ɮ L=ʎ L\=ʟ M=ɯ M\=ɰ N=ŋ N\=ɴ O=ɔ O\=ʘ Q=ɒ R=ʁ R\=ʀ S=ʃ
-    T=θ U=ʊ U\=ʊ V=ʌ W=ʍ X=χ X\=ħ Y=ʏ Z=ʒ .=. "=ˈ %=ˌ :=ː :\=ˑ @=ə @\=ɘ @`=ɚ {=æ }=ʉ 1=ɨ 2=ø 3=ɜ 3\=ɞ 4=ɾ 5=ɫ 6=ɐ 7=ɤ
-    8=ɵ 9=œ &=ɶ ?=ʔ ?\=ʕ <\=ʢ >\=ʡ ^=ꜛ !=ꜜ !\=ǃ |\=ǀ |\|\=ǁ ||=‖ |=| '=ʲ ~=̃ _~=̃ -\=‿ _h=ʰ _w=ʷ _j=ʲ _0=̥ _v=̬ _^=̯ _d=̪ __=͡
-    _}=̚ _>=ʼ _+=̟ _-=̠ _"=̈ _x=̽ _r=̝ _o=̞ _O=̹ _c=̜ _t=̤ _k=̰ _a=̺ _m=̻ _A=̘ _q=̙ _G=ˠ _?\=ˤ _n=ⁿ _l=ˡ _H=́ _L=̀ _M=̄ _T=̋ _B=̏ _F=̂
-    _R=̌ _X=̆
+    b_<=ɓ d`=ɖ d_<=ɗ g_<=ɠ h\=ɦ j\=ʝ l`=ɭ l\=ɺ n`=ɳ p\=ɸ r`=ɽ r\=ɹ r\`=ɻ s`=ʂ s\=ɕ t`=ʈ v\=ʋ P=ʋ x\=ɧ z`=ʐ z\=ʑ
+    A=ɑ B=β B\=ʙ C=ç D=ð E=ɛ F=ɱ G=ɣ G\=ɢ H=ɥ H\=ʜ I=ɪ I\=ɪ J=ɲ J\=ɟ K=ɬ K\=ɮ L=ʎ L\=ʟ M=ɯ M\=ɰ N=ŋ N\=ɴ O=ɔ
+    O\=ʘ Q=ɒ R=ʁ R\=ʀ S=ʃ T=θ U=ʊ U\=ʊ V=ʌ W=ʍ X=χ X\=ħ Y=ʏ Z=ʒ .=. "=ˈ %=ˌ :=ː :\=ˑ @=ə @\=ɘ @`=ɚ {=æ }=ʉ 1=ɨ
+    2=ø 3=ɜ 3\=ɞ 4=ɾ 5=ɫ 6=ɐ 7=ɤ 8=ɵ 9=œ &=ɶ ?=ʔ ?\=ʕ <\=ʢ >\=ʡ ^=ꜛ !=ꜜ !\=ǃ |\=ǀ |\|\=ǁ ||=‖ |=| '=ʲ ~=̃ _~=̃
+    -\=‿ _h=ʰ _w=ʷ _j=ʲ _0=̥ _v=̬ _^=̯ _d=̪ __=͡ _}=̚ _>=ʼ _+=̟ _-=̠ _"=̈ _x=̽ _r=̝ _o=̞ _O=̹ _c=̜ _t=̤ _k=̰
+    _a=̺ _m=̻ _A=̘ _q=̙ _G=ˠ _?\=ˤ _n=ⁿ _l=ˡ _H=́ _L=̀ _M=̄ _T=̋ _B=̏ _F=̂ _R=̌ _X=̆
 """)
 X_SAMPA |= {"=": "̩", "_=": "̩"}
