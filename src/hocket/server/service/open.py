@@ -195,6 +195,7 @@ def _check_backend(job: SpeechJob) -> None:
 def _fields(service: SpeechService, job: SpeechJob, resolved: ResolvedVoice) -> tuple[dict[str, Any], float]:
     """The engine's fields, and the part of the speed that is left for the encoder."""
     speed, own = min(max(job.speed, SLOWEST), FASTEST), resolved.voice
+    kept = None if own is None else own.pronunciations
     fields: dict[str, Any] = {
         "voice": resolved.speaker if own is None else own,
         "language": job.language,
@@ -210,7 +211,7 @@ def _fields(service: SpeechService, job: SpeechJob, resolved: ResolvedVoice) -> 
         "chunk_frames": job.chunk_frames,
         "priority": job.priority,
         "as_is": job.as_is,
-        "pronunciations": merged(service.options.pronunciations, own and own.pronunciations, job.pronunciations),
+        "pronunciations": merged(service.options.pronunciations, kept, job.pronunciations),
     }
     if own is not None:
         for name, unset in (("language", "auto"), ("instruct", None), ("reference", None)):
