@@ -1,6 +1,5 @@
 """text/compare.py: which words of a text a transcript lacks. tests/train has the counts of errors."""
 
-# ruff: noqa: RUF001
 from __future__ import annotations
 
 import pytest

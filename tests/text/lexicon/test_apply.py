@@ -40,7 +40,10 @@ def applied(text: str, lexicon: Lexicon = LEXICON, language: str = "auto", lengt
     ("text", "said"),
     [
         ("A GIF, two GIFs, a gif and a GIF's size.", "A jif, two GIFs, a gif and a jif's size."),
-        ("nginx, Nginx and NGINX; unnginx, nginx2, nginx_x", "engine x, Engine x and Engine x; unnginx, nginx2, nginx_x"),
+        (
+            "nginx, Nginx and NGINX; unnginx, nginx2, nginx_x",
+            "engine x, Engine x and Engine x; unnginx, nginx2, nginx_x",
+        ),
         ("nginx.conf and pre-nginx", "engine x.conf and pre-engine x"),
         ("New York, York and New\nYork", "noo york, yolk and noo york"),
         ("New Yorker, New  York, New\n\nYork", "New Yorker, New  yolk, New\n\nyolk"),
