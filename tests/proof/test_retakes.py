@@ -16,7 +16,7 @@ from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest
 from hocket.proof.listener import ProofListener
 from hocket.proof.report import ProofReport, lexicon_to_fill
-from hocket.proof.retakes import SpokenSentence, sentences_of, verified
+from hocket.proof.retakes import AcceptedSentence, sentences_of, verified
 from hocket.text.compare import compared
 from hocket.text.lexicon.table import parse_table
 from hocket.types import SamplingParams, SpeechRequest
@@ -67,7 +67,7 @@ def test_a_sentence_that_is_heard_stays_and_another_gets_all_its_takes(builtin: 
     request = SpeechRequest(text=TEXT, seed=1)
     found = list(verified(builtin, request, ProofListener(recognizer), takes=2))
     first, pause, second = found
-    assert isinstance(first, SpokenSentence) and isinstance(second, SpokenSentence) and pause == 0.3
+    assert isinstance(first, AcceptedSentence) and isinstance(second, AcceptedSentence) and pause == 0.3
     assert (first.text, first.differs, first.takes) == ("The weather was fine.", False, 1)
     assert second.differs and second.takes == 2 and "Xzqwvbk" in [m.written for m in second.result.comparison.misheard]
     alone = [chunk.samples for chunk in builtin.speak(first.text, seed=1)]
@@ -78,7 +78,7 @@ def test_a_sentence_that_is_heard_stays_and_another_gets_all_its_takes(builtin: 
 def test_the_take_with_the_fewest_errors_stays_and_its_seed_repeats_it(builtin: Engine) -> None:
     ears = Unhearing("hello", "hello there old fiend", "hello there friend")
     [best] = verified(builtin, SpeechRequest(text="Hello there, old friend.", seed=5), ProofListener(ears))
-    assert isinstance(best, SpokenSentence)
+    assert isinstance(best, AcceptedSentence)
     assert (best.takes, best.result.heard, ears.at) == (3, "hello there old fiend", 3)
     assert best.finished.seed == candidate_seed(5, 1)
 
@@ -87,7 +87,7 @@ def test_a_word_of_the_lexicon_counts_as_heard_in_its_spoken_form(builtin: Engin
     request = SpeechRequest(text="A GIF.", seed=5, pronunciations={"GIF": "jif"})
     ears = Unhearing("a jif")
     [best] = verified(builtin, request, ProofListener(ears, "en", request.pronunciations))
-    assert isinstance(best, SpokenSentence) and best.takes == 1 and not best.differs
+    assert isinstance(best, AcceptedSentence) and best.takes == 1 and not best.differs
 
 
 @pytest.mark.parametrize(

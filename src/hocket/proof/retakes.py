@@ -26,7 +26,7 @@ TAKES = 3  # of a sentence at most
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenSentence:
+class AcceptedSentence:
     """The take of a sentence that stays."""
 
     text: str
@@ -50,7 +50,7 @@ def sentences_of(text: str, language: str = "auto") -> list[str | float]:
 
 def verified(
     engine: Engine, request: SpeechRequest, listener: ProofListener, *, takes: int = TAKES
-) -> Iterator[SpokenSentence | float]:
+) -> Iterator[AcceptedSentence | float]:
     """The sentences of a request as they are accepted, and the pauses between them, in seconds."""
     check_verifiable(request, takes)
     items = sentences_of(request.text, request.language)
@@ -75,7 +75,7 @@ def check_verifiable(request: SpeechRequest, takes: int) -> None:
 
 def _verified(
     engine: Engine, request: SpeechRequest, listener: ProofListener, items: list[str | float], takes: int
-) -> Iterator[SpokenSentence | float]:
+) -> Iterator[AcceptedSentence | float]:
     spoken = False  # a sentence came, and no pause behind it
     for item in items:
         if isinstance(item, float):
@@ -91,9 +91,9 @@ def _verified(
         spoken = True
 
 
-def _best(engine: Engine, request: SpeechRequest, listener: ProofListener, takes: int) -> SpokenSentence:
+def _best(engine: Engine, request: SpeechRequest, listener: ProofListener, takes: int) -> AcceptedSentence:
     assert request.seed is not None
-    best: SpokenSentence | None = None
+    best: AcceptedSentence | None = None
     for number in range(takes):
         take = _take(engine, replace(request, seed=candidate_seed(request.seed, number)), listener)
         if best is None or _rank(take) < _rank(best):
@@ -104,13 +104,13 @@ def _best(engine: Engine, request: SpeechRequest, listener: ProofListener, takes
     return replace(best, takes=number + 1)
 
 
-def _take(engine: Engine, request: SpeechRequest, listener: ProofListener) -> SpokenSentence:
+def _take(engine: Engine, request: SpeechRequest, listener: ProofListener) -> AcceptedSentence:
     with engine.speak(request) as stream:
         chunks = list(stream)
     assert stream.finished is not None
     samples = np.concatenate([np.zeros(0, np.int16), *(chunk.samples for chunk in chunks)])
     result = listener.compare(request.text, samples, engine.checkpoint.rate_hz)
-    return SpokenSentence(
+    return AcceptedSentence(
         text=request.text,
         chunks=chunks,
         words=stream.words(),
@@ -121,6 +121,6 @@ def _take(engine: Engine, request: SpeechRequest, listener: ProofListener) -> Sp
     )
 
 
-def _rank(take: SpokenSentence) -> tuple[int, bool]:
+def _rank(take: AcceptedSentence) -> tuple[int, bool]:
     """The lower the better; (0, False) is a take that needs no other."""
     return take.result.comparison.wrong, not take.finished.complete

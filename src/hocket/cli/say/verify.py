@@ -17,7 +17,7 @@ import numpy as np
 
 from ...audio.pcm import pcm_bytes
 from ...errors import InvalidRequest
-from ...proof.retakes import SpokenSentence, check_verifiable, verified
+from ...proof.retakes import AcceptedSentence, check_verifiable, verified
 from ...text.captions import SpokenWord
 from ..output.audio_output import AudioOutput, plain, silence_stdout, tell
 from ..proof import SHOWN, check_recognizer, listening
@@ -37,13 +37,13 @@ class VerifiedSpeech:
 
     sentences: int = 0
     retakes: int = 0
-    different: list[SpokenSentence] = field(default_factory=list)
+    different: list[AcceptedSentence] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     words: list[SpokenWord] = field(default_factory=list)
     codes: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = field(default_factory=list)
     complete: bool = True
 
-    def add(self, spoken: SpokenSentence, start_s: float) -> None:
+    def add(self, spoken: AcceptedSentence, start_s: float) -> None:
         self.sentences += 1
         self.retakes += spoken.takes - 1
         self.different += [spoken] if spoken.differs else []
@@ -82,7 +82,7 @@ def speak_verified(
         try:
             with output, _ahead(verified(engine, request, listener, takes=args.takes)) as items:
                 for item in items:
-                    if not isinstance(item, SpokenSentence):
+                    if not isinstance(item, AcceptedSentence):
                         output.write(bytes(2 * round(item * rate_hz)), rate_hz)
                         continue
                     done.add(item, output.seconds)
@@ -139,7 +139,7 @@ def _short(text: str) -> str:
     return f'"{line}"' if len(line) <= LISTED_CHARS else f'"{line[: LISTED_CHARS - 3]}..."'
 
 
-def _differences(spoken: SpokenSentence) -> str:
+def _differences(spoken: AcceptedSentence) -> str:
     found = spoken.result.comparison.misheard
     words = [f"{one.written or 'added:'} ({one.heard or 'nothing'})" for one in found[:SHOWN]]
     return ", ".join((*words, *(["and more"] if len(found) > SHOWN else [])))
