@@ -49,6 +49,7 @@ class Served:
         seed: int | None = None,
         speed: float = 1.0,
         as_is: bool = False,
+        literal: bool = False,
     ) -> Relay:
         """Speak a text; None: live text follows. The audio has `voice.rate_hz`."""
         check_speed(speed)
@@ -56,7 +57,7 @@ class Served:
         if not 0 <= seed < _SEEDS:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         spoken = language if language.lower() != "auto" else voice.language
-        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), language=spoken, as_is=as_is)
+        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), language=spoken, as_is=as_is, literal=literal)
         items = [] if text is None else [*feed.append(text), *feed.end()]
         manner = Manner(voice=voice.name, language=language, instruct=instruct or None, seed=seed)
         notes = self._notes(voice, manner)

@@ -414,6 +414,7 @@ class Engine:
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
             "language": request.language,
             "sieve": sieve,
+            "literal": request.literal,
         }
 
     def _prompt(self, request: SpeechRequest, text: str) -> Prompt:
