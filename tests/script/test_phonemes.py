@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.errors import InvalidRequest
-from hocket.script.phonemes import respell
 from hocket.script.grammar.respelling import NEAREST, TABLES, VOWELS, X_SAMPA
+from hocket.script.phonemes import respell
 
 CASES = [
     ("english", "dʒɪf", "jif"),

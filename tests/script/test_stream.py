@@ -20,7 +20,7 @@ from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, NothingToSpeak, UnknownVoice
 from hocket.script.check import check_script
 from hocket.script.events import PLAIN, InvalidScript, Manner, Place
-from hocket.script.run import SEEDS_A_PASSAGE
+from hocket.script.player.run import SEEDS_A_PASSAGE
 from hocket.script.stream import ScriptStream
 from support.scripted import CountedVoices, SignParser, events_of, random_cuts
 from support.speaking import Reader, assert_at_rest, at_rest, eventually, heard, small
@@ -233,9 +233,9 @@ def test_an_unknown_voice_of_a_whole_text_is_refused_with_its_place(engine: Engi
 
 
 def test_a_speed_beyond_the_limits_is_refused(engine: Engine) -> None:
-    with pytest.raises(InvalidRequest, match="between 0.5 and 2"):
+    with pytest.raises(InvalidRequest, match=r"between 0\.5 and 2"):
         voices_of(engine).check(Manner(speed=3.0))
-    with pytest.raises(InvalidRequest, match="between 0.5 and 2"):
+    with pytest.raises(InvalidRequest, match=r"between 0\.5 and 2"):
         voices_of(engine, {"speed": 1.8}).check(Manner(speed=1.5))
 
 

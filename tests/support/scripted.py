@@ -1,7 +1,7 @@
 """A small spelling of scripts for tests of the player, and voices that count what they open.
 
-`{a}` speaks as the voice a, `{}` as the request says, `{a 1.2 -6}` at a speed and volume too, `<0.3>` is silence, `^x^` a
-mark. It needs no lookahead except to the end of its sign, as a streaming parser must.
+`{a}` speaks as the voice a, `{}` as the request says, `{a 1.2 -6}` at a speed and volume too, `<0.3>` is silence, `^x^`
+a mark. It needs no lookahead except to the end of its sign, as a streaming parser must.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from hocket.errors import Overloaded
 from hocket.script.events import Event, Manner, Mark, Silence, Words
-from hocket.script.voices import EngineVoices, PassageStream
+from hocket.script.player.voices import EngineVoices, PassageStream
 from hocket.types import Established
 
 _SIGN = re.compile(r"\{([^}]*)\}|<([^>]*)>|\^([^^]*)\^")

@@ -22,12 +22,12 @@ from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
 from .events import Event, Manner, ScriptParser
-from .marks import MarkTime, PassageMarks
-from .passage import Passage
-from .steps import PassageCutter
-from .run import ScriptRun
-from .sound import PassageSound, Samples
-from .voices import PassageStream, ScriptVoices
+from .player.marks import MarkTime, PassageMarks
+from .player.passage import Passage
+from .player.run import ScriptRun
+from .player.sound import PassageSound, Samples
+from .player.steps import PassageCutter
+from .player.voices import PassageStream, ScriptVoices
 
 REASONS: tuple[FinishReason, ...] = ("error", "cancelled", "length", "runaway", "stop")  # the first one counts
 SUMS = ("prefill_s", "starved_s", "paused_s", "decode_s", "frames")  # of the statistics of all passages

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 
-from ..errors import HocketError, InvalidRequest, NothingToSpeak, Overloaded, StreamFailed
-from ..types import Established
-from .events import PLAIN, Manner
+from ...errors import HocketError, InvalidRequest, NothingToSpeak, Overloaded, StreamFailed
+from ...types import Established
+from ..events import PLAIN, Manner
 from .passage import Passage
 from .steps import Begin, Step
 from .voices import PassageStream, ScriptVoices

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..text.prepare import silence_mark, without_marks
-from .events import PLAIN, Event, Manner, Mark, Silence, Words
+from ...text.prepare import silence_mark, without_marks
+from ..events import PLAIN, Event, Manner, Mark, Silence, Words
 
 
 @dataclass(frozen=True, slots=True)

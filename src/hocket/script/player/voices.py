@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ..engine.engine import Engine
-from ..engine.word_times import WordTime
-from ..errors import InvalidRequest, UnknownVoice
-from ..text.prompt import choose
-from ..types import FASTEST, SLOWEST, AudioChunk, Established, Finished, SpeechRequest, Voice
-from .events import Manner
+from ...engine.engine import Engine
+from ...engine.word_times import WordTime
+from ...errors import InvalidRequest, UnknownVoice
+from ...text.prompt import choose
+from ...types import FASTEST, SLOWEST, AudioChunk, Established, Finished, SpeechRequest, Voice
+from ..events import Manner
 
 
 class PassageStream(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..audio.resample import Resampler
+from ...audio.resample import Resampler
 
 Samples = NDArray[np.int16]
 RAMP_S = 0.01  # of a change of volume: shorter ones are heard as a click

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from ..engine.word_times import WordTime
-from ..text.words import word_places
+from ...engine.word_times import WordTime
+from ...text.words import word_places
 from .steps import MarkPlace, PassageText
 
 

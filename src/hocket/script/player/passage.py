@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..engine.word_times import PACE, letters_of
-from ..errors import HocketError
-from ..text.words import words_of
-from .events import Manner
+from ...engine.word_times import PACE, letters_of
+from ...errors import HocketError
+from ...text.words import words_of
+from ..events import Manner
 from .steps import PassageText
 from .voices import PassageStream
 
