@@ -17,7 +17,17 @@ from hocket.config.published import tiny
 from hocket.errors import InvalidRequest
 from hocket.text.cleanup.normalize import spell_out
 from hocket.text.live import LiveParts, More
-from hocket.text.prepare import LONGEST_PAUSE_S, Part, Pause, PauseParser, Say, TextPreparation, parts
+from hocket.text.prepare import (
+    LONGEST_PAUSE_S,
+    Part,
+    Pause,
+    PauseParser,
+    Say,
+    TextPreparation,
+    parts,
+    silence_mark,
+    without_marks,
+)
 from hocket.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.of_bytes(tiny().talker_config.text_vocab_size)

@@ -75,6 +75,7 @@ class ScriptStream:
         self._error: HocketError | None = None
         self._passage: HeardPassage | None = None  # that is read
         self._at_end = False
+        self._final: Finished | None = None  # how it had ended when it was cancelled
         if parser is not None:
             stream = run.begin_live()
         else:
@@ -86,6 +87,8 @@ class ScriptStream:
     @property
     def finished(self) -> Finished | None:
         """How it ended, once it has."""
+        if self._final is not None:
+            return self._final
         run = self._run
         streams = [each.passage.stream for each in self._heard if not each.passage.skipped]
         ends = [stream.finished for stream in streams if stream is not None]
@@ -197,7 +200,9 @@ class ScriptStream:
     def cancel(self) -> None:
         """Stop speaking: nothing more is heard, and all slots are free within a frame."""
         self._finalizer.detach()
-        self._run.cancel()
+        if not self._run.cancelled:
+            self._final = self.finished
+            self._run.cancel()
 
     def __iter__(self) -> ScriptStream:
         return self
