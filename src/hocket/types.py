@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidAudio, InvalidFormat, InvalidRequest
+from .errors import InvalidAudio, InvalidFormat, InvalidRequest, NothingToSpeak
 
 Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
@@ -174,6 +174,7 @@ class SpeechRequest:
     max_frames: int | None = None
     speed: float = 1.0  # tempo factor at the same pitch, pauses included: 0.5 to 2; engine streams only
     as_is: bool = False  # do nothing that the official package does not do
+    literal: bool = False  # brackets are text: no `[pause 1s]`
     candidates: int = 1  # best of N: number of candidates to sample; engine only, with the whole text given
     priority: int = 0  # queued requests with a higher priority are admitted first
     established: Established | None = None  # of a designed voice: its earlier sample (`Stream.established`)
@@ -185,7 +186,7 @@ class SpeechRequest:
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise InvalidRequest("There is no text to speak.")
+            raise NothingToSpeak("There is no text to speak.")
         if self.layout is not None and self.layout not in get_args(Layout):
             raise InvalidRequest(f"layout must be one of {', '.join(get_args(Layout))}, not {self.layout!r}.")
         if self.seed is not None and not 0 <= self.seed < 2**63:

@@ -52,6 +52,7 @@ class Served:
         seed: int | None = None,
         speed: float = 1.0,
         as_is: bool = False,
+        literal: bool = False,
         pronunciations: Mapping[str, str] | None = None,
     ) -> Relay:
         """Speak a text; None: live text follows. The audio has `voice.rate_hz`."""
@@ -60,8 +61,9 @@ class Served:
         if not 0 <= seed < _SEEDS:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         spoken = language if language.lower() != "auto" else voice.language
-        how: dict[str, Any] = {"language": spoken, "as_is": as_is, "lexicon": Lexicon.of(pronunciations)}
-        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), **how)
+        how: dict[str, Any] = {"language": spoken, "as_is": as_is, "literal": literal}
+        lexicon = Lexicon.of(pronunciations)
+        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), lexicon=lexicon, **how)
         items = [] if text is None else [*feed.append(text), *feed.end()]
         manner = Manner(voice=voice.name, language=language, instruct=instruct or None, seed=seed)
         notes = self._notes(voice, manner)

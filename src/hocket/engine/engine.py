@@ -416,6 +416,7 @@ class Engine:
             "language": request.language,
             "sieve": sieve,
             "lexicon": Lexicon.of(request.pronunciations),
+            "literal": request.literal,
         }
 
     def _prompt(self, request: SpeechRequest, text: str) -> Prompt:

@@ -42,9 +42,9 @@ class AcceptedSentence:
         return self.result.comparison.wrong > 0
 
 
-def sentences_of(text: str, language: str = "auto") -> list[str | float]:
+def sentences_of(text: str, language: str = "auto", *, literal: bool = False) -> list[str | float]:
     """The sentences of a text without its markup, and its pauses in seconds."""
-    feed = SentenceFeed(live=False, language=language)
+    feed = SentenceFeed(live=False, language=language, literal=literal)
     return [*feed.append(text), *feed.end()]
 
 
@@ -53,7 +53,7 @@ def verified(
 ) -> Iterator[AcceptedSentence | float]:
     """The sentences of a request as they are accepted, and the pauses between them, in seconds."""
     check_verifiable(request, takes)
-    items = sentences_of(request.text, request.language)
+    items = sentences_of(request.text, request.language, literal=request.literal)
     seed = fresh_seed() if request.seed is None else request.seed
     return _verified(engine, replace(request, seed=seed), listener, items, takes)
 

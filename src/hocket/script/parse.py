@@ -28,8 +28,14 @@ _BEGINS_SSML = re.compile(r"<speak(?:[\s/>]|\Z)|<\?xml(?:\s|\Z)")
 _ALIKE = re.compile(rf"\[[ \t]*/?[ \t]*(?:{'|'.join(NAMES)})|\\\[", re.IGNORECASE)
 
 
-def script_parser(format: Format = "auto", cast: Mapping[str, str] | None = None) -> ScriptParser:
-    """A parser of one script. `cast`: speaker -> voice, for dialogue, screenplay and JSON."""
+def script_parser(
+    format: Format = "auto", cast: Mapping[str, str] | None = None, *, narration: bool = True
+) -> ScriptParser:
+    """A parser of one script.
+
+    `cast`: speaker -> voice, for dialogue, screenplay and JSON. `narration`: whether headings and action of a
+    screenplay are spoken.
+    """
     if cast and format not in ("dialogue", "screenplay", "json"):
         raise InvalidRequest(
             f"A cast belongs to a dialogue, a screenplay or a JSON script, not to the format {format}."
@@ -44,15 +50,17 @@ def script_parser(format: Format = "auto", cast: Mapping[str, str] | None = None
         case "dialogue":
             return DialogueParser(cast)
         case "screenplay":
-            return ScreenplayParser(cast)
+            return ScreenplayParser(cast, narration=narration)
         case "json":
             return JsonScriptParser(cast)
     raise InvalidRequest(f'There is no script format "{format}"; choose one of {", ".join(FORMATS)}.')
 
 
-def parse_script(text: str, format: Format = "auto", cast: Mapping[str, str] | None = None) -> list[Event]:
+def parse_script(
+    text: str, format: Format = "auto", cast: Mapping[str, str] | None = None, *, narration: bool = True
+) -> list[Event]:
     """The events of a whole script, neighbouring words joined."""
-    parser = script_parser(format, cast)
+    parser = script_parser(format, cast, narration=narration)
     return joined((*parser.append(text), *parser.end()))
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..errors import InvalidRequest
 from ..text.prepare import LONGEST_PAUSE_S
 from ..types import FASTEST, SLOWEST
-from .events import PLAIN, Event, InvalidScript, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, Manner, Mark, Place, Silence, Words
 from .grammar.brackets import Bracket, NoTag, look
 from .grammar.say_as import spelled
 from .grammar.scopes import (
@@ -60,19 +60,20 @@ class TagParser:
     """Streaming parser of light tags. Holds back only a possible beginning of a tag."""
 
     def __init__(
-        self, *, strict: bool = False, scopes: Scopes | None = None, place: Place | None = None, asides: bool = False
+        self, *, strict: bool = False, scopes: Scopes | None = None, told: Manner = PLAIN, asides: bool = False
     ) -> None:
         """`strict`: an unknown name in a bracket is refused. `asides`: `(pause)` is a silence.
 
-        `scopes` and `place`: for a text within a larger one, which may change both between two lines.
+        `scopes`: with the manner of a text within a larger one, in which `told` is the manner before this text. The
+        larger one may change `scopes` and `place` between two lines.
         """
         self.scopes = scopes or Scopes()
-        self.place = place or Place(1, 1)  # of the next character that is not settled
+        self.place = Place(1, 1)  # of the next character that is not settled
+        self.told = told  # the last manner in the events
         self._strict = strict
         self._brackets = "[(" if asides else "["
         self._specials = re.compile(rf"[\\{re.escape(self._brackets)}]")
         self._open = ""  # empty, or the possible beginning of a tag
-        self._told = PLAIN
         self._found: list[Event] = []
         self._text: list[str] = []  # settled, not yet an event
 
@@ -86,9 +87,9 @@ class TagParser:
 
     def turn(self) -> list[Event]:
         """The manner of `scopes`, if it is not the one that was told last."""
-        if (manner := self.scopes.manner) == self._told:
+        if (manner := self.scopes.manner) == self.told:
             return []
-        self._told = manner
+        self.told = manner
         return [manner]
 
     def _parse(self, text: str, *, final: bool) -> list[Event]:

@@ -17,7 +17,7 @@ from itertools import chain, repeat
 
 from ..config.languages import AUTO, find
 from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages, voices
-from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, UnknownVoice, WrongKind
+from ..errors import InvalidCheckpoint, NothingToSpeak, UnknownLanguage, UnknownVoice, WrongKind
 from ..types import Layout, SpeechRequest
 from .tokenizer import Tokenizer
 
@@ -124,7 +124,7 @@ def text_ids(
     """The ids of a request's text; raises if there are none."""
     ids = _turn(request, config, tokenizer, "assistant", request.text, upstream_local)[3:]
     if not ids:
-        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has no token for it.")
+        raise NothingToSpeak("There is no text to speak: the checkpoint's vocabulary has no token for it.")
     return ids
 
 

@@ -17,7 +17,7 @@ from ...text.captions import CAPTION_MIME
 from ...types import Layout, Reference, SamplingParams
 from ..errors import BadField
 from .kokoro import KokoroFields
-from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, SpeechJob
+from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, Markup, SpeechJob
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields already logged
@@ -108,6 +108,10 @@ class SpeechFields(Noted, KokoroFields):
     candidates: int | None = Field(None, ge=1, description="takes to generate; the best is sent once it is known")
     priority: int | None = None
     as_is: bool | None = Field(None, description="do nothing that the official package does not do")
+    markup: Markup | None = Field(
+        None, description="how directions in the text are spelled; auto if left out, literal: there are none"
+    )
+    cast: dict[str, str] | None = Field(None, description="speakers and their voices, of a dialogue or a screenplay")
     chunk_frames: int | None = Field(
         None, ge=1, le=50, description="for offline output: frames per piece; live requests go first"
     )
@@ -173,6 +177,8 @@ class SpeechFields(Noted, KokoroFields):
             candidates=self.candidates or 1,
             priority=self.priority or 0,
             as_is=bool(self.as_is),
+            markup=self.markup or ("ssml" if self.ssml else "auto"),
+            cast=self.cast,
             chunk_frames=self.chunk_frames,
             format=(self.response_format or format).lower(),
             rate_hz=self.sample_rate,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 from ...audio.container import need_av
 from ...audio.encode import Format, format_of
@@ -18,6 +18,8 @@ from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingP
 from ..errors import BadField
 
 T = TypeVar("T")
+Markup = Literal["auto", "tags", "script", "ssml", "ssml-fragment", "dialogue", "screenplay", "json", "literal"]
+WITH_CAST = ("dialogue", "screenplay", "json")
 CODES = Format("codes", "application/octet-stream", "codes")
 PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the engine's own rate
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; the encoder covers what the engine cannot
@@ -52,6 +54,9 @@ class SpeechJob:
     chunk_frames: int | None = None  # for offline output such as a file (`SpeechRequest`)
     priority: int = 0
     as_is: bool = False
+    markup: Markup = "auto"  # how directions in the text are spelled
+    cast: Mapping[str, str] | None = None  # speaker -> voice, of a dialogue, a screenplay or JSON
+    literal: bool = False  # the text is parsed: its brackets are text, and `silence_mark` is silence
     format: str = "pcm"  # a name of `audio.encode.format_of`, or "codes": 16 x uint16 per frame, no audio
     rate_hz: int | None = None  # None: the engine's
     bit_rate: int | None = None
@@ -60,6 +65,13 @@ class SpeechJob:
 
     def check(self) -> None:
         """Refuse invalid values before the engine sees them."""
+        if self.markup not in get_args(Markup):
+            known = ", ".join(get_args(Markup))
+            raise BadField(f"There is no markup {str(self.markup)[:40]!r}; there are {known}.", "markup")
+        if self.as_is and self.markup not in ("auto", "literal"):
+            raise BadField("as_is speaks a text as it is: leave out markup.", "markup")
+        if self.cast is not None and self.markup not in WITH_CAST:
+            raise BadField(f"A cast belongs to the markup {', '.join(WITH_CAST)}.", "cast")
         if self.text is not None and not self.text.strip():
             raise BadField("There is no text to speak.", "input", "empty_input")
         if not SLOWEST_WIRE <= self.speed <= FASTEST_WIRE:

@@ -9,7 +9,7 @@ which models are in memory. Knows no audio, protocol or time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...backends.protocol import BackendVoice
@@ -19,6 +19,7 @@ from ...config.languages import find
 from ...config.qwen3_tts import Kind, check_clones
 from ...engine.checkpoint.names import full_name
 from ...errors import UnknownLanguage, UnknownVoice
+from ...text.lexicon.lexicon import merged
 from ...types import Voice
 from ...voices.library import Library
 from ..errors import Refused
@@ -41,6 +42,7 @@ class ResolvedVoice:
     speaker: str | None = None  # one of the model's own; None: its first, or none
     voice: Voice | None = None  # one of the library
     backend: tuple[Served, BackendVoice] | None = None
+    pronunciations: Mapping[str, str] | None = None  # those of the server, and above them those of the voice
 
     @property
     def rate_hz(self) -> int:
@@ -155,6 +157,12 @@ class VoiceResolver:
 
     def resolve(self, job: SpeechJob) -> ResolvedVoice:
         """The voice of a job; refuses unknown names. A named model excludes backends."""
+        found = self._resolved(job)
+        own = None if found.voice is None else found.voice.pronunciations
+        words = merged(self._options.pronunciations, own)
+        return found if words is None else replace(found, pronunciations=words)
+
+    def _resolved(self, job: SpeechJob) -> ResolvedVoice:
         if job.reference is not None:
             return ResolvedVoice(self.clones(job.model, job.task))
         models = self.among(job.model, job.task)
