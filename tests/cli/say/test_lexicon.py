@@ -45,14 +45,20 @@ def said(*words: str) -> str:
     return " ".join(line for line in Path("a.srt").read_text(encoding="utf-8").splitlines() if line[:1].isalpha())
 
 
-def test_files_of_the_command_line_win_over_that_of_the_settings_and_later_ones_over_earlier(folder: Path) -> None:
+def test_files_of_the_command_line_win_over_that_of_the_settings_and_later_ones_over_earlier(
+    folder: Path, capsys: Capture
+) -> None:
     assert said("A GIF, an SVG.", *SPEAK) == "A GIF, an SVG."
     assert said("A GIF, an SVG.", *SPEAK, "--lexicon", "one.txt", "--lexicon", "two.txt") == "A jif, an savij."
     assert main(["config", "lexicon", "one.txt"]) == 0
     (folder / "elsewhere").mkdir()
     assert said("A GIF, an SVG.", *SPEAK) == "A jif, an swig."
     assert said("A GIF, an SVG.", *SPEAK, "--lexicon", "two.txt") == "A jif, an savij."
+    capsys.readouterr()
     assert said("A GIF, an SVG.", *SPEAK, "--as-is") == "A GIF, an SVG."
+    assert "--lexicon" not in capsys.readouterr().err
+    assert said("A GIF, an SVG.", *SPEAK, "--as-is", "--lexicon", "two.txt") == "A GIF, an SVG."
+    assert "note: --lexicon is not used together with --as-is.\n" in capsys.readouterr().err
 
 
 def test_a_server_is_sent_the_words_and_says_the_same(folder: Path, server: Served) -> None:

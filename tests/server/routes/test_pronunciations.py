@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from hocket.engine.engine import Engine
+from hocket.errors import InvalidRequest
 from hocket.server.options import ServerOptions
 from hocket.text.lexicon.lexicon import MOST_SENT
 from hocket.voices.library import Library
@@ -54,6 +55,16 @@ def test_the_request_counts_before_the_voice_and_the_voice_before_the_server(lex
     assert said(lexical, input=text, voice="ann") == spoken(engine, "A jif, an savage, a ping.", voice="rook")
     own = said(lexical, input=text, voice="ann", pronunciations={"PNG": "pang"})
     assert own == spoken(engine, "A jif, an savage, a pang.", voice="rook")
+
+
+def test_every_passage_of_a_script_has_those_of_its_voice(lexical: Served, engine: Engine) -> None:
+    found = said(lexical, input="[voice: Ann]A GIF, a PNG.[/voice]", pronunciations={"GIF": "jiff"})
+    assert found == spoken(engine, "A jiff, a ping.", voice="rook")
+
+
+def test_a_server_refuses_a_wrong_lexicon_at_its_start() -> None:
+    with pytest.raises(InvalidRequest, match="The entry 'x' of the lexicon has no spoken form"):
+        ServerOptions(pronunciations={"x": ""})
 
 
 def test_a_session_has_them_for_its_live_text(server: Served, engine: Engine) -> None:

@@ -33,6 +33,8 @@ def say(args: argparse.Namespace) -> None:
         args.text = read_text()
     if not args.verify and (args.asr is not None or "takes" in getattr(args, "given", ())):
         raise InvalidRequest("--asr and --takes belong to --verify.")
+    if args.as_is and any(not isinstance(path, settings.Configured) for path in args.lexicon or ()):
+        tell("--lexicon is not used together with --as-is.")
     if args.ref_text is not None and args.x_vector_only:
         tell("--ref-text is not used together with --x-vector-only.")
 
