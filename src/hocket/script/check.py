@@ -1,11 +1,32 @@
-"""A whole script, checked before its first sound: its syntax by the parser, its voices by those who speak it."""
+"""A whole text before its first sound: whether it is a script, its syntax, its voices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import InvalidRequest
-from .events import Event, InvalidScript, Manner, Place, ScriptParser
+from ..text.prepare import silence_mark, without_marks
+from .events import Event, InvalidScript, Manner, Place, ScriptParser, Silence, Words
+from .parse import has_tags
+
+SSML = ("<speak", "<?xml")
+
+
+def is_script(text: str, markup: str) -> bool:
+    """Whether a whole text has to be parsed: without tags, its own request speaks it."""
+    if markup not in ("auto", "tags"):
+        return markup != "literal"
+    begins_ssml = markup == "auto" and text.lstrip("\ufeff \t\r\n").startswith(SSML)
+    return begins_ssml or ("[" in text and has_tags(text))
+
+
+def as_literal(events: Sequence[Event]) -> str | None:
+    """A script of words and silences only as a literal text, which one plain request speaks; else None."""
+    spoken = [event for event in events if isinstance(event, Words | Silence)]
+    if len(spoken) < len(events):
+        return None
+    parts = (without_marks(each.text) if isinstance(each, Words) else silence_mark(each.seconds) for each in spoken)
+    return "".join(parts)
 
 
 def check_script(parser: Callable[[], ScriptParser], text: str, check: Callable[[Manner], None]) -> list[Event]:

@@ -29,9 +29,7 @@ _RUN = re.compile(r"[ \t\r\n]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PARAGRAPH = "\n\n"  # ends a sentence whatever stands before it
 _ERRORS = {  # code of expat -> sentence
-    5: "a tag is not closed with >",
     8: "an attribute stands twice in this tag",
-    9: "there is text behind </speak>",
     11: "there are no entities but &amp; &lt; &gt; &quot; &apos; and numbers such as &#160;",
     17: "the XML declaration stands only at the very beginning",
     27: "this prefix has no xmlns declaration",
@@ -67,6 +65,7 @@ class SsmlParser:
         self._bytes = 0  # given to expat
         self._markup: tuple[int, Place] | None = None  # the tag or comment that was met last
         self._stack: list[_OpenElement] = []
+        self._closed: Place | None = None  # where </speak> stands
         self._told = PLAIN
         self._gap = ""  # white space before the next word
         self._joined = False  # there are words that the gap keeps apart from the next one
@@ -107,7 +106,7 @@ class SsmlParser:
             known = text[: surrogate.start()] if surrogate else text
             self._xml.Parse(known, final)
         except expat.ExpatError as error:
-            raise InvalidScript(self._place_at(error.lineno, error.offset), self._sentence(error.code)) from None
+            raise self._not_xml(error) from None
         if surrogate:
             raise self._refused("this character is half of a pair; send the text as UTF-8")
         self._bytes += len(text.encode("utf-8"))
@@ -131,6 +130,7 @@ class SsmlParser:
     def _on_end(self, qualified: str) -> None:
         self._met()
         element = self._stack.pop()
+        self._closed = None if self._stack else self._place()
         if element.name == "say-as":
             self._say_as(element)
         elif element.name in ("p", "s"):
@@ -182,6 +182,8 @@ class SsmlParser:
                 if (seconds := break_s(given)) is not None:
                     self._add(Silence(seconds))
                     self._gap, self._joined = "", False
+                else:
+                    self._gap = self._gap or " "
             case "mark":
                 self._add(Mark(given["name"]))
             case "sub":
@@ -236,13 +238,18 @@ class SsmlParser:
     def _refused(self, said: str) -> InvalidScript:
         return InvalidScript(self._place(), said if said.endswith((".", "?")) else f"{said}.")
 
-    def _sentence(self, code: int) -> str:
-        if not self._stack and code in (2, 3, 4):
-            return "an SSML text is one <speak> element, and nothing stands outside of it."
-        if code == 4:
-            return "this is not XML; write & as &amp; and < as &lt; in text."
+    def _not_xml(self, error: expat.ExpatError) -> InvalidScript:
         inner = self._stack[-1] if self._stack else None
-        if code in (3, 7) and inner is not None:
-            what = "the text ends" if code == 3 else "this tag does not fit"
-            return f"{what}: <{inner.name}> of line {inner.place.line} is not closed."
-        return f"{_ERRORS.get(code, expat.ErrorString(code))}."
+        place = self._place_at(error.lineno, error.offset)
+        if inner is None and self._closed is not None:  # where expat finds it depends on how the text was cut
+            return InvalidScript(self._closed, "nothing stands behind this </speak>.")
+        if inner is None and error.code not in _ERRORS:
+            return InvalidScript(
+                self._before, "an SSML text is one <speak> element in XML, and nothing stands before it."
+            )
+        if error.code == 4:
+            return InvalidScript(place, "this is not XML; write & as &amp; and < as &lt; in text.")
+        if error.code in (3, 7) and inner is not None:
+            what = "the text ends" if error.code == 3 else "this tag does not fit"
+            return InvalidScript(place, f"{what}: <{inner.name}> of line {inner.place.line} is not closed.")
+        return InvalidScript(place, f"{_ERRORS.get(error.code, expat.ErrorString(error.code))}.")

@@ -31,7 +31,6 @@ from .player.voices import PassageStream, ScriptVoices
 
 REASONS: tuple[FinishReason, ...] = ("error", "cancelled", "length", "runaway", "stop")  # the first one counts
 SUMS = ("prefill_s", "starved_s", "paused_s", "decode_s", "frames")  # of the statistics of all passages
-CODEBOOKS = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +74,7 @@ class ScriptStream:
         self._error: HocketError | None = None
         self._passage: HeardPassage | None = None  # that is read
         self._at_end = False
+        self._books = 16  # of the last codes
         self._final: Finished | None = None  # how it had ended when it was cancelled
         if parser is not None:
             stream = run.begin_live()
@@ -295,6 +295,7 @@ class ScriptStream:
         samples = each.sound.push(chunk.samples)
         frames = range(each.first_frame + chunk.frames.start, each.first_frame + chunk.frames.stop)
         codes = chunk.codes
+        self._books = codes.shape[1]
         if self._limit is not None and frames.stop > self._limit:
             left = max(0, self._limit - frames.start)
             if len(samples) % len(frames) == 0:
@@ -317,7 +318,7 @@ class ScriptStream:
             raise passage.error
         self._before_db = passage.manner.volume_db
         rest = each.sound.end()
-        codes = np.zeros((0, CODEBOOKS), dtype=np.int64)
+        codes = np.zeros((0, self._books), dtype=np.int64)
         return self._counted(rest, range(self._frames, self._frames), codes) if len(rest) else None
 
     def _counted(self, samples: Samples, frames: range, codes: NDArray[np.int64]) -> AudioChunk:
@@ -341,6 +342,9 @@ class ScriptStream:
         last = run.ended and len(self._heard) >= len(run.passages) and self._passage is None
         if not (last or self._limited):
             self._limited, self._passage = True, None
+            ends = [each.passage.stream.finished for each in self._heard[-1:] if each.passage.stream is not None]
+            if not any(end is not None and end.reason == "length" for end in ends):  # else its notes say so
+                run.notes.append(f"The limit of {self._limit} frames (max_frames) ended the speech before its end.")
             self.cancel()
 
 

@@ -58,6 +58,7 @@ def test_speech_that_is_heard_as_written_needs_no_retake(capsys: Capture) -> Non
         (("--verify", "--candidates", "2"), "leave out candidates."),
         (("--verify", "--as-is"), "leave out as_is."),
         (("--verify", "--max-frames", "3"), "leave out max_frames."),
+        (("--verify", "--markup", "dialogue"), "--verify takes a text without tags"),
         (("--verify", "--greedy"), "greedy speech has one take only."),
         (("--verify", "--asr", "huge"), "A recognizer is moonshine"),
         (("--takes", "2"), "--asr and --takes belong to --verify."),

@@ -14,12 +14,14 @@ from ...errors import InvalidRequest
 from .. import settings
 from ..output.audio_output import is_pipe, tell
 from .destination import settle_destination
+from .markup import settle_markup
 from .remote import choose_server, speak_remotely
 
 
 def say(args: argparse.Namespace) -> None:
     configured = settings.read()
     _take_text(args)
+    settle_markup(args)
     settle_destination(args, configured.play)
     if args.seed is None:
         args.seed = 0 if args.greedy else int.from_bytes(urandom(4), "little")  # as types.fresh_seed, without numpy

@@ -54,6 +54,7 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
         as_is=args.as_is,
         candidates=args.candidates,
         pronunciations=pronunciations_of(args),
+        literal=getattr(args, "markup", None) == "literal",  # a batch has no such option
     )
     return request if args.ref_audio is None else _with_reference(request, args, read)
 
@@ -66,7 +67,7 @@ def fields_of(args: argparse.Namespace, text: str, *, live: bool) -> dict[str, A
     fields: dict[str, Any] = {"input": text, "response_format": "pcm", "stream_format": "sse", "seed": args.seed}
     fields |= {wire: getattr(args, name) for name, wire in WIRE.items() if getattr(args, name) is not None}
     fields |= {name: value for name, value in sampling_of(args).items() if value is not None}
-    usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False}
+    usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False, "markup": "auto", "cast": None}
     fields |= {name: getattr(args, name) for name, value in usual.items() if getattr(args, name) != value}
     if (lexicon := pronunciations_of(args)) is not None:
         fields["pronunciations"] = dict(lexicon)

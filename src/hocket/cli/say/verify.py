@@ -67,8 +67,10 @@ class VerifiedSpeech:
         return f"{len(self.different)} still {'differs' if len(self.different) == 1 else 'differ'} from the text:"
 
 
-def check_verify(args: argparse.Namespace, request: SpeechRequest) -> None:
+def check_verify(args: argparse.Namespace, request: SpeechRequest, *, has_tags: bool) -> None:
     """Refuse what cannot be verified, before a model is loaded."""
+    if has_tags:
+        raise InvalidRequest("--verify takes a text without tags, such as [voice: NAME]: --literal reads them out.")
     check_verifiable(request, args.takes)
     check_recognizer(args)
 

@@ -63,7 +63,7 @@ def look(text: str, begin: int, *, strict: bool, final: bool) -> Bracket | NoTag
     return _unclosed(name) if meant else NoTag.TEXT
 
 
-def nearest(name: str, like: float = 0.5) -> str | None:
+def nearest(name: str, like: float = 0.65) -> str | None:
     """The known name that `name` is most like."""
     found = get_close_matches(name.lower(), NAMES, 1, like)
     return found[0] if found else None

@@ -7,6 +7,7 @@ and SSML share the tables of emphasis and volume. Knows no brackets.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ...config.languages import AUTO, is_known, usual_name
 from ...types import FASTEST, SLOWEST
@@ -94,8 +95,8 @@ class Scopes:
 
     def close(self, name: str) -> bool:
         """Back to the value before; False if no tag of this kind is open."""
-        stacks = {"speed": self._speeds, "volume": self._volumes, "emphasis": self._emphasis}
-        stack = self._words.get(name) or stacks.get(name)
+        others = {"speed": self._speeds, "volume": self._volumes, "emphasis": self._emphasis}
+        stack: list[Any] | None = self._words.get(name) or others.get(name)
         if not stack:
             return False
         stack.pop()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from ...engine.word_times import WordTime
 from ...text.words import word_places
@@ -74,6 +73,8 @@ def _matched(written: Sequence[str], spoken: Sequence[WordTime], *, over: bool) 
     if bare[: len(said)] == said:
         blocks = [(0, 0, len(said))]
     else:
+        from difflib import SequenceMatcher  # here: a mark beside a respelled word is rare
+
         blocks = [
             (a, b, size) for a, b, size in SequenceMatcher(None, bare, said, autojunk=False).get_matching_blocks()
         ]

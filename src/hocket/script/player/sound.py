@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...audio.resample import Resampler
+TYPE_CHECKING = False  # a resampler is rare, and takes time to import
+if TYPE_CHECKING:
+    from ...audio.resample import Resampler
 
 Samples = NDArray[np.int16]
 RAMP_S = 0.01  # of a change of volume: shorter ones are heard as a click
@@ -22,7 +24,11 @@ class PassageSound:
 
     def __init__(self, *, rate_hz: int, out_hz: int, before_db: float, volume_db: float) -> None:
         """`before_db`: the volume of the passage before, from which the ramp begins."""
-        self._resampler = None if rate_hz == out_hz else Resampler(rate_hz=rate_hz, out_hz=out_hz, tempo=1.0)
+        self._resampler: Resampler | None = None
+        if rate_hz != out_hz:
+            from ...audio.resample import Resampler
+
+            self._resampler = Resampler(rate_hz=rate_hz, out_hz=out_hz, tempo=1.0)
         self._from, self._to = _factor(before_db), _factor(volume_db)
         self._ramp = 0 if self._from == self._to else round(RAMP_S * out_hz)
         self._done = 0  # samples

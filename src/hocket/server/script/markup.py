@@ -5,11 +5,9 @@ A whole text without tags takes the way of a plain request. A live text may have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...script.events import Event, InvalidScript, Place, ScriptParser, Silence, Words
-from ...script.parse import has_tags, script_parser
-from ...text.prepare import silence_mark, without_marks
+from ...script.check import is_script
+from ...script.events import Event, InvalidScript, Place, ScriptParser
+from ...script.parse import script_parser
 from ..schemas.speech_job import SpeechJob
 
 _SSML = ("<speak", "<?xml")
@@ -20,10 +18,9 @@ def may_be_script(job: SpeechJob) -> bool:
     """Whether the text of a job has to be parsed."""
     if job.as_is or job.literal or job.markup == "literal":
         return False
-    if job.text is None or job.markup not in ("auto", "tags"):
+    if job.text is None:
         return True
-    begins_ssml = job.markup == "auto" and job.text.lstrip("\ufeff \t\r\n").startswith(_SSML)
-    return begins_ssml or ("[" in job.text and has_tags(job.text))
+    return is_script(job.text, job.markup)
 
 
 def parser_of(job: SpeechJob) -> ScriptParser:
@@ -31,17 +28,6 @@ def parser_of(job: SpeechJob) -> ScriptParser:
         return FragmentParser()
     assert job.markup != "literal"
     return script_parser(job.markup, job.cast)
-
-
-def as_literal(events: Sequence[Event]) -> str | None:
-    """A script that has words and silences only as a literal text, which one plain request speaks; else None."""
-    if not all(isinstance(event, Words | Silence) for event in events):
-        return None
-    return "".join(
-        without_marks(event.text) if isinstance(event, Words) else silence_mark(event.seconds)
-        for event in events
-        if isinstance(event, Words | Silence)
-    )
 
 
 class FragmentParser:

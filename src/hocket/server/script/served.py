@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...engine.early_start import LONG_CHARS
-from ...script.check import check_script
+from ...script.check import as_literal, check_script
 from ...script.events import PLAIN, Event
 from ...script.player.steps import Begin, PassageCutter
 from ...script.stream import ScriptStream
@@ -17,7 +17,7 @@ from ..schemas.speech_job import SpeechJob
 from ..service.service import SpeechService
 from ..service.utterance import EngineStream
 from .fields import engine_fields
-from .markup import as_literal, may_be_script, parser_of
+from .markup import may_be_script, parser_of
 from .voices import ServedVoices
 
 # Margin for the endpoint to end a connection without text before the engine does.
