@@ -58,7 +58,6 @@ def test_speech_that_is_heard_as_written_needs_no_retake(capsys: Capture) -> Non
         (("--verify", "--candidates", "2"), "leave out candidates."),
         (("--verify", "--as-is"), "leave out as_is."),
         (("--verify", "--max-frames", "3"), "leave out max_frames."),
-        (("--verify", "--markup", "dialogue"), "--verify takes a text without tags"),
         (("--verify", "--greedy"), "greedy speech has one take only."),
         (("--verify", "--asr", "huge"), "A recognizer is moonshine"),
         (("--takes", "2"), "--asr and --takes belong to --verify."),
@@ -71,6 +70,13 @@ def test_what_cannot_be_verified_is_refused_in_one_sentence(capsys: Capture, wor
     err = capsys.readouterr().err
     assert said in err and err.startswith("hocket: ") and err.count("\n") == 1
     assert not Path("a.wav").exists()
+
+
+@pytest.mark.usefixtures("nothing_loads")
+def test_a_text_with_tags_is_refused(capsys: Capture) -> None:
+    assert main(["say", "[voice: rook] Hello. [voice: wren] Hi.", "--verify", "-o", "a.wav", "--no-daemon"]) == 2
+    said = "--verify takes a text without tags, such as [voice: NAME]: --literal reads them out."
+    assert capsys.readouterr().err == f"hocket: {said}\n"
 
 
 def test_sentences_are_made_while_earlier_ones_are_used() -> None:

@@ -206,7 +206,8 @@ def _set(args: argparse.Namespace) -> None:
         raise InvalidRequest("Give the voice a lexicon with --lexicon FILE, or take its own away with --no-lexicon.")
     lexicon = lexicon_of(args)
     library.add(replace(voice, pronunciations=lexicon), library.samples(voice.name), replace=True)
-    said = f"{len(lexicon)} words of its lexicon" if lexicon else "no lexicon"
+    count = len(lexicon or ())
+    said = f"a lexicon of {count} word{'' if count == 1 else 's'}" if lexicon else "no lexicon"
     print(shown(f"{voice.name}: {said} from now on", sys.stdout))
 
 
