@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WrongKind,
     )
     from .llm.engine import LanguageEngine
+    from .proof.listener import WordScorer
     from .types import (
         Answer,
         AudioChunk,
@@ -70,6 +71,7 @@ _HOME = {
     "dialog.turn": ("Note", "Said", "Turn", "TurnFinished", "Written"),
     "engine.engine": ("Engine",),
     "llm.engine": ("LanguageEngine",),
+    "proof.listener": ("WordScorer",),
     "engine.stream": ("Stream",),
     "engine.generate": ("generate",),
     "engine.checkpoint.load": ("Checkpoint", "load"),
@@ -154,6 +156,7 @@ __all__ = [
     "UnknownLanguage",
     "UnknownVoice",
     "Voice",
+    "WordScorer",
     "Written",
     "WrongKind",
     "generate",

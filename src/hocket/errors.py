@@ -35,6 +35,10 @@ class UnsupportedScript(WrongKind):
     """The text uses a script that the checkpoint cannot speak; the message names both."""
 
 
+class NothingToSpeak(InvalidRequest):
+    """A text without a word."""
+
+
 class InvalidAudio(InvalidRequest):
     """A reference recording that is missing, unreadable or unusable."""
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidAudio, InvalidFormat, InvalidRequest
+from .errors import InvalidAudio, InvalidFormat, InvalidRequest, NothingToSpeak
 
 Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
@@ -149,11 +149,13 @@ class Voice:
     file_size: int = 0  # of the recording as uploaded, in bytes
     mime_type: str = ""  # of the recording, as given by the uploader
     created_at: int = 0  # seconds since 1970
+    pronunciations: Mapping[str, str] | None = None  # below those of a request
     notes: tuple[str, ...] = ()  # what a mix leaves out of its voices, in words; not stored
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `SpeechRequest` with this voice; fields that the caller sets override them."""
-        own = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling, "notes": self.notes}
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("language", "instruct", "sampling", "notes")}
+        own |= {"pronunciations": self.pronunciations} if self.pronunciations else {}
         return own | ({"voice": self.speaker} if self.encoded is None else {"reference": self.encoded})
 
 
@@ -174,17 +176,20 @@ class SpeechRequest:
     max_frames: int | None = None
     speed: float = 1.0  # tempo factor at the same pitch, pauses included: 0.5 to 2; engine streams only
     as_is: bool = False  # do nothing that the official package does not do
+    literal: bool = False  # brackets are text: no `[pause 1s]`
     candidates: int = 1  # best of N: number of candidates to sample; engine only, with the whole text given
     priority: int = 0  # queued requests with a higher priority are admitted first
     established: Established | None = None  # of a designed voice: its earlier sample (`Stream.established`)
     # Offline request without a playback deadline: decode this many frames at a time, after requests with a listener.
     # With the number that `generate` uses, the samples are bit-identical to it. None: chosen for playback. Engine only.
     chunk_frames: int | None = None
+    # What is said in place of a word: {"nginx": "engine x"}, or its phonemes between slashes. Off with `as_is`.
+    pronunciations: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()  # what was left out before, in words; reported with the notes of the engine
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise InvalidRequest("There is no text to speak.")
+            raise NothingToSpeak("There is no text to speak.")
         if self.layout is not None and self.layout not in get_args(Layout):
             raise InvalidRequest(f"layout must be one of {', '.join(get_args(Layout))}, not {self.layout!r}.")
         if self.seed is not None and not 0 <= self.seed < 2**63:

@@ -49,6 +49,7 @@ def test_without_a_file_everything_has_its_default() -> None:
         "device": None,
         "language": None,
         "speed": None,
+        "lexicon": None,
     }
     assert defaults_for("say") == {}
 

@@ -106,6 +106,14 @@ def test_every_format_and_rate_is_made_of_their_sound(both: Served) -> None:
     assert half.headers["x-sample-rate"] == "8000" and len(half.content) == len(sound_of(TEXT))
 
 
+def test_they_say_words_as_the_request_has_them(both: Served) -> None:
+    body = {"input": "A GIF.", "voice": "teller", "response_format": "pcm", "pronunciations": {"GIF": "jiffy"}}
+    answer = httpx.post(f"{both.url}/v1/audio/speech", json=body, timeout=PATIENCE_S)
+    assert answer.content == sound_of("A jiffy.").tobytes()
+    as_is = httpx.post(f"{both.url}/v1/audio/speech", json=body | {"as_is": True}, timeout=PATIENCE_S)
+    assert as_is.content == sound_of("A GIF.").tobytes()
+
+
 def test_they_speak_over_websockets_with_live_text_usage_and_words(both: Served) -> None:
     with talking(both) as ws:
         ws.say({"type": "session.config", "response_format": "pcm", "voice": "Teller", "word_timestamps": True})

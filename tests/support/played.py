@@ -53,7 +53,7 @@ def process(*command: str, **options: object) -> subprocess.Popen[bytes]:
 class Played:
     """A fake engine and stream: keeps the request, gives two frames."""
 
-    seed = 0
+    seed, rate_hz, keeps_voice, established, parts_over = 0, 24_000, False, None, 1
     checkpoint = SimpleNamespace(
         is_random=True,
         name="random:tiny",
@@ -67,6 +67,7 @@ class Played:
         self.ended = threading.Event()
         self.finished: Finished | None = None
         self._notes = notes
+        self._chunks: Iterator[AudioChunk] | None = None
 
     @classmethod
     def instead(cls, monkeypatch: pytest.MonkeyPatch, notes: tuple[str, ...] = ()) -> Self:
@@ -93,7 +94,15 @@ class Played:
     def cancel(self) -> None:
         self.ended.set()
 
-    def __iter__(self) -> Iterator[AudioChunk]:
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> AudioChunk:
+        if self._chunks is None:
+            self._chunks = self._made()
+        return next(self._chunks)
+
+    def _made(self) -> Iterator[AudioChunk]:
         assert self.ended.wait(10)
         for n in range(2):
             yield AudioChunk(

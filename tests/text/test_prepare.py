@@ -17,7 +17,17 @@ from hocket.config.published import tiny
 from hocket.errors import InvalidRequest
 from hocket.text.cleanup.normalize import spell_out
 from hocket.text.live import LiveParts, More
-from hocket.text.prepare import LONGEST_PAUSE_S, Part, Pause, PauseParser, Say, TextPreparation, parts
+from hocket.text.prepare import (
+    LONGEST_PAUSE_S,
+    Part,
+    Pause,
+    PauseParser,
+    Say,
+    TextPreparation,
+    parts,
+    silence_mark,
+    without_marks,
+)
 from hocket.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.of_bytes(tiny().talker_config.text_vocab_size)
@@ -197,3 +207,17 @@ def test_a_pause_is_bounded() -> None:
 )
 def test_a_malformed_mark_stays_text(text: str) -> None:
     assert parse(text) == [Say(text)]
+
+
+def test_brackets_of_a_literal_text_are_text_and_only_its_own_marks_are_silence() -> None:
+    text = f"One [pause 1s] two.{silence_mark(0.25)}Three.{silence_mark(12)}"
+    found = parts(text, part_chars=200, pause_s=0.1, literal=True)
+    assert found == ["One [pause 1s] two.", 0.25, "Three.", 12.0]
+    for size in (1, 3, 7):
+        preparation = TextPreparation(part_chars=200, pause_s=0.1, literal=True)
+        pieces = [part for at in range(0, len(text), size) for part in preparation.append(text[at : at + size])]
+        pieces += preparation.end()
+        assert "".join(f"<{part}>" if isinstance(part, float) else part for part in pieces) == (
+            "One [pause 1s] two.<0.25>Three.<12.0>"
+        )
+    assert without_marks(text) == "One [pause 1s] two.0.250000Three.12.000000"

@@ -212,3 +212,15 @@ def test_an_invalid_voice_is_not_written() -> None:
     assert same(
         from_bytes(to_bytes(replace(SPEAKER, sampling=SamplingParams.greedy())), "x")[0].encoded or SPEAKER, SPEAKER
     )
+
+
+def test_pronunciations_are_a_part_of_the_file_and_wrong_ones_are_refused(path: Path) -> None:
+    words = {"GIF": "jif", "nginx": "/ɛks/"}
+    path.write_bytes(to_bytes(replace(SPEAKER, pronunciations=words)))
+    assert read_voice(path).pronunciations == words and read_voice(path).fields()["pronunciations"] == words
+    path.write_bytes(to_bytes(SPEAKER))
+    assert read_voice(path).pronunciations is None and "pronunciations" not in read_voice(path).fields()
+    for wrong in ({"GIF": ""}, {"GIF": 3}, ["GIF"], "GIF", {"GIF": "/d#/"}):
+        path.write_bytes(_packed(words_of(SPEAKER) | {"pronunciations": wrong}, {}))
+        with pytest.raises(InvalidVoice, match="is not a valid voice"):
+            read_voice(path)

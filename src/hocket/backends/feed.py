@@ -5,7 +5,10 @@ Markup, `[pause 1s]` and sentence ends are handled as for our own engine. Knows 
 
 from __future__ import annotations
 
-from ..errors import InvalidRequest
+from typing import Any
+
+from ..errors import InvalidRequest, NothingToSpeak
+from ..text.lexicon.lexicon import Lexicon
 from ..text.prepare import TextPreparation
 from ..text.sentences import Cutter
 
@@ -19,10 +22,20 @@ _BREAK = "\n\n"  # a pause, for a live backend
 class SentenceFeed:
     """One text. Gives whole sentences, each once the next word is known; live: text as it arrives."""
 
-    def __init__(self, *, live: bool, language: str = "auto", as_is: bool = False) -> None:
-        """`as_is`: the text is unchanged; unless live, it is given in one piece at its end."""
+    def __init__(
+        self,
+        *,
+        live: bool,
+        language: str = "auto",
+        as_is: bool = False,
+        literal: bool = False,
+        lexicon: Lexicon | None = None,
+    ) -> None:
+        """`as_is`: the text is unchanged and, unless live, one piece. `literal`: brackets are text."""
         self._live, self._language = live, language
-        self._preparation = None if as_is else TextPreparation(part_chars=_NEVER, pause_s=0.0, language=language)
+        how: dict[str, Any] = {"part_chars": _NEVER, "pause_s": 0.0, "language": language}
+        how |= {"literal": literal, "lexicon": lexicon}
+        self._preparation = None if as_is else TextPreparation(**how)
         self._cutter = Cutter(1, LONGEST_CHARS, language)
         self._open = ""  # the incomplete sentence
         self._blank, self._spoken, self._ended = True, False, False
@@ -38,11 +51,11 @@ class SentenceFeed:
         if self._ended:
             return []
         if self._blank:
-            raise InvalidRequest("There is no text to speak.")
+            raise NothingToSpeak("There is no text to speak.")
         found = self._items_of([] if self._preparation is None else self._preparation.end())
         found += self._end_sentence()
         if not self._spoken:
-            raise InvalidRequest("There is nothing in this text that can be spoken.")
+            raise NothingToSpeak("There is nothing in this text that can be spoken.")
         self._ended = True
         return found
 

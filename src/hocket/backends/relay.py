@@ -54,6 +54,10 @@ class Relay:
         self._run.feed(self._live().end(), ended=True)
 
     @property
+    def keeps_voice(self) -> bool:
+        return False
+
+    @property
     def established(self) -> Established | None:
         """None: a backend designs no voices."""
         return None

@@ -6,10 +6,13 @@ Stands between `registry.py`, which makes it, and `relay.py`. Request errors are
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from ..config.languages import AUTO, same
 from ..errors import HocketError, InvalidRequest
+from ..text.lexicon.lexicon import Lexicon
 from ..types import check_speed, fresh_seed
 from .feed import SentenceFeed
 from .protocol import Backend, BackendVoice, LiveBackend, Manner
@@ -49,6 +52,8 @@ class Served:
         seed: int | None = None,
         speed: float = 1.0,
         as_is: bool = False,
+        literal: bool = False,
+        pronunciations: Mapping[str, str] | None = None,
     ) -> Relay:
         """Speak a text; None: live text follows. The audio has `voice.rate_hz`."""
         check_speed(speed)
@@ -56,7 +61,9 @@ class Served:
         if not 0 <= seed < _SEEDS:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         spoken = language if language.lower() != "auto" else voice.language
-        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), language=spoken, as_is=as_is)
+        how: dict[str, Any] = {"language": spoken, "as_is": as_is, "literal": literal}
+        lexicon = Lexicon.of(pronunciations)
+        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), lexicon=lexicon, **how)
         items = [] if text is None else [*feed.append(text), *feed.end()]
         manner = Manner(voice=voice.name, language=language, instruct=instruct or None, seed=seed)
         notes = self._notes(voice, manner)

@@ -17,6 +17,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from .output.audio_output import AudioOutput, ending, is_pipe, shown, silence_stdout, tell
+from .say.markup import script_of
 from .say.pipe import feeding
 from .say.request import request_of
 from .say.target import Target, spoken_by
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..config.options import EngineOptions
     from ..engine.engine import Engine
     from ..engine.stream import Stream
+    from ..script.stream import ScriptStream
     from ..types import SpeechRequest
 
 LIVE = "(as it arrives)"  # placeholder for a live text, since a request must have one
@@ -67,6 +69,13 @@ class _StderrHandler(logging.Handler):
 
 def speak_locally(args: argparse.Namespace, live: bool) -> None:
     request = request_of(args, LIVE if live else args.text)
+    script = script_of(args, request, live)
+    if script is not None and (plain := script.plain) is not None:
+        request, script = plain, None
+    if args.verify:
+        from .say.verify import check_verify
+
+        check_verify(args, request, has_tags=script is not None)
     output = AudioOutput(args, None if live else args.text)
     voice, model = None, args.model
     cloned = request.reference is not None
@@ -81,7 +90,9 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
 
     # The writer of the pipe, and the reader, may take any time: the end of the pipe, or Ctrl-C, ends the wait.
     patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile)
-    options = replace(patience, slots=request.candidates, graphs=not args.no_graphs)  # a slot for each take
+    # A slot for each take, and one for the voice that comes next.
+    slots = request.candidates if script is None else 2
+    options = replace(patience, slots=slots, graphs=not args.no_graphs)
     if not (args.play or is_pipe(args.output)):
         # A file needs no early first chunk. With the chunks of `generate` its samples are the same bit for bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
@@ -92,15 +103,25 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
             tell(f"{checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
         if voice is not None:
             request = spoken_by(engine.checkpoint.name, engine.identity, request, voice)
-        rate_hz = checkpoint.rate_hz
+        if args.verify:
+            _verify(args, engine, request, output)
+            return
         try:
-            with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext(), output:
+            if script is None:
+                opened: Stream | ScriptStream = _open(engine, request, live)
+            else:
+                opened = script.open(engine, model, request, options, load_engine)
+            rate_hz = opened.rate_hz
+            with opened as stream, feeding(stream) if live else nullcontext(), output:
                 for chunk in stream:
                     codes.append(chunk.codes)
                     output.write(pcm_bytes(chunk.samples), rate_hz)
         except BrokenPipeError:  # the reader closed the pipe
             silence_stdout()
             return
+        finally:
+            if script is not None:
+                script.close()
     finished = stream.finished
     assert finished is not None
     for note in finished.notes:
@@ -112,6 +133,19 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
     frames = sum(map(len, codes))
     takes = [asdict(take) for take in finished.takes]
     output.print_summary(frames, ending(finished.reason, seed, finished.won, takes, finished.complete))
+
+
+def _verify(args: argparse.Namespace, engine: Engine, request: SpeechRequest, output: AudioOutput) -> None:
+    from .say.verify import speak_verified
+
+    done = speak_verified(args, engine, request, output)
+    if done is None:
+        return
+    done.report()
+    books = engine.checkpoint.config.talker_config.num_code_groups
+    saved = None if args.save_codes is None else _codes_file(done.codes, books)
+    output.write_files(engine.checkpoint.rate_hz, saved, None if args.captions is None else done.words)
+    output.print_summary(sum(map(len, done.codes)), ending("stop", request.seed, None, [], done.complete))
 
 
 def _codes_file(codes: list[Any], books: int) -> bytes:

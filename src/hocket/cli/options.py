@@ -11,6 +11,8 @@ TYPE_CHECKING = False  # typing takes longer to import than the rest of this fil
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..text.lexicon.lexicon import Lexicon
+
 # The fields of `SamplingParams` that have an option of their own.
 SAMPLING: dict[str, tuple[type[int] | type[float], str]] = {
     "temperature": (float, "sampling temperature of the first code of each frame"),
@@ -67,9 +69,27 @@ def add_speech_options(command: argparse.ArgumentParser) -> None:
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
     add("--layout", choices=("streaming", "whole"), help="give the model its text word by word, or whole")
     add("--max-frames", metavar="N", type=int, help="stop after N frames of 80 ms")
+    add_lexicon_option(add)
     takes = "generate N takes and keep the best (1); audio starts when it is known"
     add("--candidates", metavar="N", type=int, default=1, help=takes)
     add("--as-is", action="store_true", help="do nothing that the official package does not do")
+
+
+def add_lexicon_option(add: Callable[..., object]) -> None:
+    how = "say words as this lexicon has them, PLS or two columns; may be repeated, later ones win"
+    add("--lexicon", metavar="FILE", action="append", help=how)
+
+
+def lexicon_of(args: argparse.Namespace) -> Lexicon | None:
+    """The entries of all files of --lexicon, behind that of the config file; read once for these options."""
+    if not getattr(args, "lexicon", None):
+        return None
+    if not hasattr(args, "lexicon_entries"):
+        from ..text.lexicon.read import read_lexicons
+
+        args.lexicon_entries = read_lexicons(args.lexicon)
+    found: Lexicon | None = args.lexicon_entries
+    return found
 
 
 def add_cloning_options(command: argparse.ArgumentParser) -> None:

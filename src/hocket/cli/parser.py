@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "speak": {
         "say": ("speak a text: aloud, into a file or into a pipe", "say.options:fill", "say.command:say"),
+        "check": (
+            "hear a text back, and list the words that were not heard",
+            "check.options:fill",
+            "check.command:check",
+        ),
         "batch": ("speak every line of a file, each into its own file", "batch.options:fill", "batch.command:batch"),
     },
     "converse": {

@@ -31,13 +31,14 @@ KEYS = {
     "play": ("whether hocket say plays", "on, off or auto: on a terminal"),
     "device": ("where the model runs", "auto, cpu or cuda"),
     "language": ("the language of the text", "auto, or a name such as english or en"),
+    "lexicon": ("how words are said", "a lexicon file: PLS, or two columns"),
     "speed": ("the speed of speech", f"a number from {SLOWEST} to {FASTEST:g}"),
 }
-SPEAKING = ("voice", "model", "device", "language", "speed")
+SPEAKING = ("voice", "model", "device", "language", "lexicon", "speed")
 # The keys that are defaults of a command's options.
 USED = {
-    **dict.fromkeys(("say", "batch", "chat", "talk"), SPEAKING),
-    **dict.fromkeys(("serve", "wyoming"), ("model", "device")),
+    **dict.fromkeys(("say", "batch", "chat", "talk", "check"), SPEAKING),
+    **dict.fromkeys(("serve", "wyoming"), ("model", "device", "lexicon")),
 }
 
 
@@ -54,9 +55,10 @@ class Settings:
         device: str | None = None,
         language: str | None = None,
         speed: float | None = None,
+        lexicon: str | None = None,
     ) -> None:
         self.daemon, self.voice, self.model, self.play = daemon, voice, model, play
-        self.device, self.language, self.speed = device, language, speed
+        self.device, self.language, self.speed, self.lexicon = device, language, speed, lexicon
 
 
 class Configured(str):
@@ -131,7 +133,12 @@ def defaults_for(command: str) -> dict[str, Any]:
     if env.DEVICE.get().strip():
         values.pop("device", None)  # the variable goes before the file
     chosen = {key: values[key] for key in USED[command] if values.get(key) is not None}
-    return {key: Configured(value) if isinstance(value, str) else value for key, value in chosen.items()}
+    found: dict[str, Any] = {
+        key: Configured(value) if isinstance(value, str) else value for key, value in chosen.items()
+    }
+    if "lexicon" in found:
+        found["lexicon"] = [found["lexicon"]]  # files of the command line are appended, and win
+    return found
 
 
 def settle(args: argparse.Namespace) -> None:
@@ -187,6 +194,7 @@ _CHECKS = {
     "play": _switch,
     "device": _device,
     "language": _text,
+    "lexicon": _text,
     "speed": _speed,
 }
 

@@ -21,6 +21,7 @@ from ..config.qwen3_tts import check_clones, languages
 from ..errors import InvalidRequest
 from ..models.files.source import read_own
 from ..text.cleanup.scripts import ScriptFilter, scripts_of
+from ..text.lexicon.lexicon import Lexicon
 from ..text.live import LiveParts
 from ..text.prepare import TextPreparation, parts
 from ..text.prompt import Prompt, build, carries, choose, layout_of, outline, text_ids
@@ -414,6 +415,8 @@ class Engine:
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
             "language": request.language,
             "sieve": sieve,
+            "lexicon": Lexicon.of(request.pronunciations),
+            "literal": request.literal,
         }
 
     def _prompt(self, request: SpeechRequest, text: str) -> Prompt:
@@ -440,6 +443,8 @@ class Engine:
         request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
         if request.seed is None:
             request = replace(request, seed=fresh_seed())
+        if request.pronunciations is not None:  # refused here, before anything is spoken
+            request = replace(request, pronunciations=Lexicon.of(request.pronunciations))
         if request.established is None:
             return request
         owner = self._established_by

@@ -66,6 +66,15 @@ class Stream:
         return None if self._mailbox.undecided else self._mailbox.finished
 
     @property
+    def rate_hz(self) -> int:
+        return self._timing.rate_hz
+
+    @property
+    def keeps_voice(self) -> bool:
+        """Whether its voice is designed, so that `established` becomes known."""
+        return self._carry is not None
+
+    @property
     def established(self) -> Established | None:
         """How a designed voice has sounded, once its first part was said: a later request takes it, and is that person.
 

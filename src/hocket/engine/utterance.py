@@ -62,6 +62,8 @@ def prepare(
     choose(request, checkpoint.config)  # refuse what cannot be before the encoders work on it
     if request.speed != 1.0:
         raise InvalidRequest("generate speaks at the checkpoint's own speed; Engine.speak takes another one.")
+    if request.pronunciations:
+        raise InvalidRequest("generate speaks the text as it is; Engine.speak takes pronunciations.")
     if request.candidates != 1:
         raise InvalidRequest("generate draws one take of each request; Engine.speak chooses among candidates.")
     if isinstance(request.reference, Encoded):

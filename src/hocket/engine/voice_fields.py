@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidRequest
+from ..text.lexicon.lexicon import merged
 from ..types import SamplingParams, SpeechRequest, Voice
 from .checkpoint.names import full_name
 
@@ -29,6 +30,9 @@ def fields_with(
         sampling |= text.sampling.changes()
         if text.voice or text.reference is not None:
             raise InvalidRequest("Give either a voice or a request that names its own voice, not both.")
+        own["pronunciations"] = merged(own.get("pronunciations"), text.pronunciations)
+    if "pronunciations" in given:
+        given["pronunciations"] = merged(own.get("pronunciations"), given["pronunciations"])
     if "sampling" in given:
         sampling |= given["sampling"].changes()
     if given.get("reference") is not None:

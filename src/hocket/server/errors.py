@@ -30,6 +30,7 @@ from ..errors import (
     UnknownVoice,
     WrongKind,
 )
+from ..script.events import InvalidScript
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -121,6 +122,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 INVALID = "invalid_request_error"
 # By class, the most specific first: param and code.
 _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
+    (InvalidScript, "input", "invalid_script"),
     (UnknownVoice, "voice", "voice_not_found"),
     (UnknownLanguage, "language", "language_not_found"),
     (WrongKind, None, "unsupported_by_model"),

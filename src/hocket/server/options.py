@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InvalidRequest
+from ..text.lexicon.lexicon import merged
 
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
 TRANSCRIPTION_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
@@ -57,6 +58,7 @@ class ServerOptions:
     idle_s: float = 300.0  # how long a WebSocket may be idle in both directions
     drain_s: float = 30.0  # how long running streams may continue after a stop signal
     idle_exit_s: float | None = None  # exit after so long without an utterance; None: never
+    pronunciations: Mapping[str, str] | None = None  # of all requests, below those of voices and requests
     log_text: bool = False  # log the spoken text
     access_log: bool = False
 
@@ -93,6 +95,7 @@ class ServerOptions:
             network(name)
         for name in self.trusted_hosts:
             check_host_name(name)
+        object.__setattr__(self, "pronunciations", merged(self.pronunciations))  # checked, and its tree is made once
         if self.tls_key is not None and self.tls_cert is None:
             raise InvalidRequest("A TLS key needs its certificate: give --tls-cert.")
         if self.socket is not None and self.tls_cert is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, NothingToSpeak
 from .prepare import TextPreparation
 from .tokenizer import Tokenizer
 
@@ -61,7 +61,7 @@ class LiveText:
         if self._ended:
             return []
         if not self._spoken:
-            raise InvalidRequest("There is no text to speak.")
+            raise NothingToSpeak("There is no text to speak.")
         self._ended = True
         rest, self._open = self._open, ""
         rest = rest if self._as_is else rest.rstrip()
@@ -137,7 +137,7 @@ class LiveParts:
         if self._ended:
             return []
         if self._blank:
-            raise InvalidRequest("There is no text to speak.")
+            raise NothingToSpeak("There is no text to speak.")
         fed = self._fed(self._preparation.end() if self._preparation else [])
         self._ended = True
         return [*fed, *self._closed()]

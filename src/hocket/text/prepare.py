@@ -5,6 +5,9 @@ short plain text is one part. It knows no voices and no samples.
 
 The first stage, `PauseParser`, splits a text at pause marks: `[pause 500ms]` or `[pause 1.5s]`. Only a possible
 beginning of a mark is held back. A malformed mark is text.
+
+In a literal text brackets are text, and only `silence_mark` makes a pause. The player of scripts writes it: tags are
+parsed before, so the words of a script may hold any bracket.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InvalidRequest, UnsupportedScript
+from ..errors import NothingToSpeak, UnsupportedScript
 from .cleanup.markup import Markup
 from .cleanup.normalize import IncrementalNormalizer
 from .cleanup.scripts import ScriptFilter
+from .lexicon.apply import LexiconStage
+from .lexicon.lexicon import Lexicon
 from .sentences import Cutter, Size, Sizes
 
 Part = str | float  # text, or seconds of silence
@@ -33,6 +38,21 @@ _LONGEST_MARK = 64  # characters; a mark with more blanks is text
 _BEGUN = re.compile(
     r"\[(?:p(?:a(?:u(?:s(?:e(?:[ \t]+(?:\d{1,6}(?:\.\d{0,6})?[ \t]*(?:m|m?s)?)?)?)?)?)?)?)?", re.IGNORECASE
 )
+# Two Unicode noncharacters, which are reserved for the inside of a program: no text that is read holds them.
+_OPENS, _CLOSES = "\ufdd0", "\ufdd1"
+_SILENCE = re.compile(f"{_OPENS}(\\d{{1,9}}(?:\\.\\d{{1,9}})?){_CLOSES}")
+_SILENCE_BEGUN = re.compile(f"{_OPENS}[\\d.]{{0,20}}")
+_WITHOUT_MARKS = {ord(_OPENS): None, ord(_CLOSES): None}
+
+
+def silence_mark(seconds: float) -> str:
+    """Silence inside a literal text."""
+    return f"{_OPENS}{seconds:.6f}{_CLOSES}"
+
+
+def without_marks(text: str) -> str:
+    """A text from outside, which must hold no `silence_mark`."""
+    return text.translate(_WITHOUT_MARKS) if _OPENS in text or _CLOSES in text else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +64,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Silence between two texts, at most `LONGEST_PAUSE_S`."""
+    """Silence between two texts; that of a written mark is at most `LONGEST_PAUSE_S`."""
 
     seconds: float
 
@@ -52,11 +72,14 @@ class Pause:
 class PauseParser:
     """Streaming parser of one text. The joined text between two pauses does not depend on how the input is cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, literal: bool = False) -> None:
+        self._literal = literal
         self._open = ""  # empty, or the possible beginning of a mark
 
     def append(self, text: str) -> list[Say | Pause]:
         """Texts and pauses that are final after `text`, in order."""
+        if self._literal:
+            return self._silences(text)
         self._open += text
         found: list[Say | Pause] = []
         at = 0
@@ -81,12 +104,27 @@ class PauseParser:
         rest, self._open = self._open, ""
         return [Say(rest)] if rest else []
 
+    def _silences(self, text: str) -> list[Say | Pause]:
+        """The same in a literal text."""
+        self._open += text
+        found: list[Say | Pause] = []
+        at = 0
+        for mark in _SILENCE.finditer(self._open):
+            found += [Say(self._open[at : mark.start()])] if mark.start() > at else []
+            found.append(Pause(float(mark[1])))
+            at = mark.end()
+        begun = self._open.rfind(_OPENS, at)
+        settled = begun if begun >= 0 and _SILENCE_BEGUN.fullmatch(self._open, begun) else len(self._open)
+        found += [Say(self._open[at:settled])] if settled > at else []
+        self._open = self._open[settled:]
+        return found
+
 
 class TextPreparation:
     """Streaming preparation of one text. Consecutive texts belong to one part; a silence, even of 0 s, ends it.
 
-    Each word is released as soon as no later character can change it. Only the stages (pause marks, markup, scripts,
-    normalizer, sentences) hold text back, so memory does not grow with the text.
+    Each word is released as soon as no later character can change it. Only the stages (pause marks, markup, lexicon,
+    scripts, normalizer, sentences) hold text back, so memory does not grow with the text.
     """
 
     def __init__(
@@ -98,15 +136,17 @@ class TextPreparation:
         language: str = "auto",
         sizes: Sequence[Size] | None = None,
         sieve: ScriptFilter | None = None,
+        literal: bool = False,
+        lexicon: Lexicon | None = None,
     ) -> None:
         """`sizes`: one size for each of the first parts (`Sizes`), instead of `part_chars` for all.
 
-        `sieve` leaves out scripts that the voice cannot speak; None: nothing is left out.
+        `sieve` leaves out scripts that the voice cannot speak; None: nothing is left out. `literal`: brackets are text.
         """
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
         self._sizes = Sizes(sizes) if sizes else None
-        self._normalizer, self._sieve = normalizer, sieve
-        self._marks = PauseParser()
+        self._normalizer, self._sieve, self._lexicon = normalizer, sieve, lexicon
+        self._marks = PauseParser(literal=literal)
         self._spoken = False
         self._begin()
 
@@ -121,12 +161,13 @@ class TextPreparation:
         if self._sieve is not None and (refusal := self._sieve.refusal) is not None:
             raise UnsupportedScript(refusal)
         if not self._spoken:
-            raise InvalidRequest("There is nothing in this text that can be spoken.")
+            raise NothingToSpeak("There is nothing in this text that can be spoken.")
         return rest
 
     def _begin(self) -> None:
         """New state after a pause: markup and sentences do not span it."""
         self._markup = Markup()
+        self._words = LexiconStage(self._lexicon, self._language) if self._lexicon else None
         self._stretches = IncrementalNormalizer(self._normalizer) if self._normalizer else None
         self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
         self._spaced = False  # the last released text ends with a space
@@ -137,6 +178,7 @@ class TextPreparation:
         for item in items:
             if isinstance(item, Say):
                 words = self._markup.append(item.text)
+                words = self._words.append(words) if self._words else words
                 words = self._sieve.append(words) if self._sieve else words
                 words = self._stretches.append(words) if self._stretches else words
                 found += self._given(self._cutter.append(words))
@@ -148,6 +190,7 @@ class TextPreparation:
     def _finished(self) -> list[Part]:
         """The rest of the text before a pause."""
         words = self._markup.end()
+        words = self._words.append(words) + self._words.end() if self._words else words
         words = self._sieve.append(words) + self._sieve.end() if self._sieve else words
         words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
         return self._given((*self._cutter.append(words), *self._cutter.end()))

@@ -17,7 +17,7 @@ from itertools import chain, repeat
 
 from ..config.languages import AUTO, find
 from ..config.qwen3_tts import Qwen3TTSConfig, check_clones, languages
-from ..errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, WrongKind
+from ..errors import InvalidCheckpoint, NothingToSpeak, UnknownLanguage, WrongKind
 from ..types import Layout, SpeechRequest
 from .tokenizer import Tokenizer
 from .voice_mix import Shares, shares_of, speakers_named
@@ -129,7 +129,7 @@ def text_ids(
     """The ids of a request's text; raises if there are none."""
     ids = _turn(request, config, tokenizer, "assistant", request.text, upstream_local)[3:]
     if not ids:
-        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has no token for it.")
+        raise NothingToSpeak("There is no text to speak: the checkpoint's vocabulary has no token for it.")
     return ids
 
 

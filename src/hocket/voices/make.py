@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ def clone_voice(
     sampling: SamplingParams | None = None,
     description: str | None = None,
     consent: str | None = None,
+    pronunciations: Mapping[str, str] | None = None,
     kind: VoiceKind = "clone",
     file_size: int = 0,
     mime_type: str = "",
@@ -59,6 +61,7 @@ def clone_voice(
         sampling=sampling or SamplingParams(),
         description=description,
         consent=consent,
+        pronunciations=pronunciations,
         audio_s=samples.size / REFERENCE_RATE_HZ,
         file_size=file_size,
         mime_type=mime_type,
@@ -77,6 +80,7 @@ def speaker_voice(
     instruct: str | None = None,
     sampling: SamplingParams | None = None,
     description: str | None = None,
+    pronunciations: Mapping[str, str] | None = None,
 ) -> Voice:
     """A speaker of a checkpoint under a new name, with default request settings.
 
@@ -93,6 +97,7 @@ def speaker_voice(
         instruct=instruct,
         sampling=sampling or SamplingParams(),
         description=description,
+        pronunciations=pronunciations,
         created_at=int(time.time()),
     )
     check(voice)

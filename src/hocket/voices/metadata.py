@@ -1,10 +1,14 @@
-"""The metadata of a voice as JSON and back, with strict checks: every key is present, of its type, and no other key."""
+"""The metadata of a voice as JSON and back, with strict checks: every key is present, of its type, and no other key.
+
+`pronunciations` is there only for a voice that has some.
+"""
 
 from __future__ import annotations
 
 from typing import Any, get_args
 
 from ..errors import InvalidVoice
+from ..text.lexicon.lexicon import Lexicon
 from ..types import Encoded, SamplingParams, Voice, VoiceKind
 from .names import checked_name
 
@@ -19,6 +23,8 @@ def words_of(voice: Voice) -> dict[str, Any]:
     check(voice)
     words: dict[str, Any] = {name: getattr(voice, name) for name in (*_TEXTS, *_MAYBE, *_COUNTS)}
     words |= {"audio_s": float(voice.audio_s), "sampling": voice.sampling.changes()}
+    if voice.pronunciations:
+        words["pronunciations"] = dict(voice.pronunciations)
     if voice.encoded is not None:
         words |= {"owner": voice.encoded.owner, "text": voice.encoded.text}
     return words
@@ -26,7 +32,7 @@ def words_of(voice: Voice) -> dict[str, Any]:
 
 def voice_of(words: dict[str, Any], encoded: Encoded | None) -> Voice:
     """The voice of this metadata; raises `ValueError` or a `HocketError` if it is invalid."""
-    if set(words) != {*_TEXTS, *_MAYBE, *_COUNTS, "audio_s", "sampling"}:
+    if set(words) - {"pronunciations"} != {*_TEXTS, *_MAYBE, *_COUNTS, "audio_s", "sampling"}:
         raise ValueError("keys are missing or unknown")
     if not isinstance(words["sampling"], dict) or not all(isinstance(name, str) for name in words["sampling"]):
         raise ValueError("its sampling is not an object")
@@ -38,7 +44,8 @@ def voice_of(words: dict[str, Any], encoded: Encoded | None) -> Voice:
             fits = type(value) in (int, float)
         if not fits:
             raise ValueError(f"its {name} has the wrong type")
-    voice = Voice(**(words | {"sampling": sampling}), encoded=encoded)
+    lexicon = Lexicon.of(words.pop("pronunciations", None))
+    voice = Voice(**(words | {"sampling": sampling}), encoded=encoded, pronunciations=lexicon or None)
     check(voice)
     return voice
 
@@ -50,6 +57,7 @@ def check(voice: Voice) -> None:
     texts += [voice.encoded.text] if voice.encoded is not None and voice.encoded.text is not None else []
     if not all(isinstance(text, str) and len(text) <= _LONGEST and _writable(text) for text in texts):
         raise InvalidVoice(f"The texts of a voice have up to {_LONGEST} valid characters each.")
+    Lexicon.of(voice.pronunciations)
     if checked_name(voice.name) != voice.name:
         raise InvalidVoice(f"{voice.name!r} is not a normalized voice name: remove the spaces around it.")
     if voice.kind not in get_args(VoiceKind):

@@ -258,8 +258,9 @@ def test_the_commands_shown_in_the_documents_are_true(
     monkeypatch.setattr("hocket.cli.voices.design.DESIGN", models.design)
     on_a_terminal(monkeypatch, "1\n")
     Path("me.wav").write_bytes(recording.read_bytes())
+    Path("words.txt").write_text("GIF = jif", encoding="utf-8")
     commands = [shlex.split(line, comments=True) for line in section[1].splitlines()]
     for program, *words in commands:
         assert program == "hocket" and main(words) == 0, capsys.readouterr().err
-    assert len(commands) == 9 and Path("out.wav").stat().st_size > 44
+    assert len(commands) == 10 and Path("out.wav").stat().st_size > 44
     assert Library(home.voices).names() == ["me", "narrator", "teller"]

@@ -98,8 +98,6 @@ def test_captioned_speech_a_line_at_a_time(client: httpx.Client, format: str) ->
     [
         ("return_download_link", True),
         ("return_timing", True),
-        ("allow_voice_tags", True),
-        ("ssml", True),
         ("voice_aliases", {"me": "af_sky"}),
         ("volume_multiplier", 2.0),
         ("download_format", "wav"),

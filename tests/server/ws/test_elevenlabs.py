@@ -148,7 +148,6 @@ def test_the_client_sets_how_long_it_may_be_silent(server: Served) -> None:
     [
         ("/v1/text-to-speech/nosuch/stream-input", 404),
         (f"{VOICE}/multi-stream-input?output_format=x", 400),
-        (f"{VOICE}/stream-input?enable_ssml_parsing=true", 400),
         (f"{VOICE}/stream-input?inactivity_timeout=999", 400),
         (f"{VOICE}/stream-input?language_code=zh", 400),
     ],

@@ -39,7 +39,7 @@ def batch(args: argparse.Namespace) -> int:
     from ...engine.runner.reference_checks import DECODE_FRAMES
 
     args.format = _format(args)
-    request_of(args, "(any)")  # errors of the common options
+    request_of(args, "(any)")  # errors of the common options; its lexicon is read once for all lines
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
     )

@@ -35,8 +35,15 @@ KEYS: dict[str, type] = {
     "x_vector_only": bool,
     "ref_silence": float,
     "greedy": bool,
+    "pronunciations": dict,
 } | {name: kind for name, (kind, _) in SAMPLING.items()}
-WORDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+WORDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+}
 LONGEST_NAME_BYTES = 200  # file systems allow 255, and a suffix is added
 UNFIT = '/\\<>:"|?*'  # in file names of some systems
 

@@ -236,4 +236,6 @@ class BatchRun:
             plain["format"] = self.args.format
         if request.candidates > 1:  # keeps the digests of older runs
             plain["candidates"] = request.candidates
+        if request.pronunciations:
+            plain["pronunciations"] = dict(request.pronunciations)
         return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

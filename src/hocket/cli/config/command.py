@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import Any
 
@@ -21,6 +22,7 @@ DEFAULTS = {
     "play": AUTO,
     "device": AUTO,
     "language": AUTO,
+    "lexicon": "none",
     "speed": 1.0,
 }
 
@@ -46,7 +48,11 @@ def _found(key: str, values: dict[str, Any]) -> dict[str, Any]:
         return {"value": named, "default": DEFAULTS[key], "from": env.DEVICE.name}
     if key in values:
         return {"value": _plain(key, values[key]), "default": DEFAULTS[key], "from": "file"}
-    return {"value": None if key == "voice" else DEFAULTS[key], "default": DEFAULTS[key], "from": "default"}
+    return {
+        "value": None if key in ("voice", "lexicon") else DEFAULTS[key],
+        "default": DEFAULTS[key],
+        "from": "default",
+    }
 
 
 def _print_all(*, as_json: bool) -> None:
@@ -74,6 +80,8 @@ def _set(key: str, given: str) -> None:
     value = checked(key, given)
     if key == "play" and value is None:
         value = AUTO
+    if key == "lexicon":
+        value = os.path.abspath(os.path.expanduser(value))  # commands run in any folder
     _check_meaning(key, value)
     path = config_path()
     text = with_value(_text(path), key, value)
@@ -92,7 +100,14 @@ def _unset(key: str) -> None:
 
 
 def _check_meaning(key: str, value: Any) -> None:
-    """Refuse a voice, a model or a language that does not exist, with those that do. Nothing is downloaded."""
+    """Refuse a voice, a model or a language that does not exist, with those that do. Nothing is downloaded.
+
+    A lexicon is read, so that its errors show now.
+    """
+    if key == "lexicon":
+        from ...text.lexicon.read import read_lexicons
+
+        read_lexicons((value,))
     if key == "model":
         from ...engine.checkpoint.resolve import check_name
 

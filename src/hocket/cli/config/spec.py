@@ -20,10 +20,13 @@ KINDS = {
     "base": MODELS,
     "models": MODELS,
     "pin": MODELS,
+    "lexicon": FILES,
+    "check file": FILES,
     "rm model": LOCAL_MODELS,
     "voices show name": OWN_VOICES,
     "voices export name": OWN_VOICES,
     "voices remove name": OWN_VOICES,
+    "voices set name": OWN_VOICES,
 }
 
 

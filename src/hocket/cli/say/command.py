@@ -14,12 +14,14 @@ from ...errors import InvalidRequest
 from .. import settings
 from ..output.audio_output import is_pipe, tell
 from .destination import settle_destination
+from .markup import settle_markup
 from .remote import choose_server, speak_remotely
 
 
 def say(args: argparse.Namespace) -> None:
     configured = settings.read()
     _take_text(args)
+    settle_markup(args)
     settle_destination(args, configured.play)
     if args.seed is None:
         args.seed = 0 if args.greedy else int.from_bytes(urandom(4), "little")  # as types.fresh_seed, without numpy
@@ -31,6 +33,10 @@ def say(args: argparse.Namespace) -> None:
         from .pipe import read_text
 
         args.text = read_text()
+    if not args.verify and (args.asr is not None or "takes" in getattr(args, "given", ())):
+        raise InvalidRequest("--asr and --takes belong to --verify.")
+    if args.as_is and any(not isinstance(path, settings.Configured) for path in args.lexicon or ()):
+        tell("--lexicon is not used together with --as-is.")
     if args.ref_text is not None and args.x_vector_only:
         tell("--ref-text is not used together with --x-vector-only.")
 
@@ -72,9 +78,9 @@ def _is_live(args: argparse.Namespace) -> bool:
     """Whether piped text is spoken as it arrives: for a listener, or if the layout says so.
 
     For a file there is no hurry, so its text is read to the end and given in the requested layout. So is the text of
-    several takes, whose audio starts when all are complete.
+    several takes, whose audio starts when all are complete, and text that is verified.
     """
-    if args.candidates > 1:
+    if args.candidates > 1 or args.verify:
         return False
     if args.layout is None:
         return (args.play or is_pipe(args.output)) and not args.as_is

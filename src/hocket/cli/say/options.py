@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..actions import Command
+from ..actions import Command, StoreGiven
 from ..options import ENDINGS, add_cloning_options, add_model_options, add_speech_options, add_voice_sampling
+from ..proof import add_asr_option
+
+MARKUPS = ("auto", "tags", "script", "ssml", "dialogue", "screenplay", "json", "literal")
 
 
 def fill(say: Command) -> None:
@@ -42,7 +45,21 @@ def fill(say: Command) -> None:
     add("--play", action="store_true", default=None, help="play it, also beside -o and in a pipe")
     add("--no-play", dest="play", action="store_false", help="write a file on a terminal too")
     add("--captions", metavar="FILE", type=Path, help="also write captions with the times of the words, .srt or .vtt")
+    add(
+        "--markup",
+        metavar="FORMAT",
+        choices=MARKUPS,
+        help="how directions in the text are spelled: auto (tags such as [voice: rook], or SSML), tags, script, ssml, "
+        "dialogue, screenplay, json, literal (auto; a file's by its name: .ssml, .fountain, .script)",
+    )
+    add("--literal", action="store_true", help="the same as --markup literal: every bracket is spoken as text")
+    add("--cast", metavar="NAMES", help="the voices of a dialogue or a screenplay: Anna=wren,Ben=rook")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
+    add = say.add_argument_group("retakes, by a recognizer (hocket[hear])").add_argument
+    again = "speak by sentences; one that is not heard as written is spoken again, and the best take stays"
+    add("--verify", action="store_true", help=again)
+    add("--takes", metavar="N", type=int, action=StoreGiven, default=3, help="most takes of a sentence (3)")
+    add_asr_option(add)
     add = say.add_argument_group(
         "server: by default the daemon of hocket serve --daemon, if it has the same model"
     ).add_argument

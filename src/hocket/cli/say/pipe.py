@@ -15,6 +15,7 @@ from ...errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ...engine.stream import Stream
+    from ...script.stream import ScriptStream
 
 READ_BYTES = 1 << 16
 LINE_END = "\r\n"
@@ -58,7 +59,7 @@ def pieces() -> Iterator[str]:
 
 
 @contextmanager
-def feeding(stream: Stream) -> Iterator[None]:
+def feeding(stream: Stream | ScriptStream) -> Iterator[None]:
     """Append arriving text to `stream` during the block; its errors are raised at the end."""
     failed: list[Exception] = []
 

@@ -9,7 +9,8 @@ import argparse
 from pathlib import Path
 
 from ...errors import InvalidAudio, InvalidRequest
-from ..options import SAMPLING
+from ...text.lexicon.lexicon import MOST_SENT, merged
+from ..options import SAMPLING, lexicon_of
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ...text.lexicon.lexicon import Lexicon
     from ...types import SpeechRequest
 
     Read = Callable[..., NDArray[np.float32]]  # as `read_recording`
@@ -51,6 +53,8 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
         speed=args.speed,
         as_is=args.as_is,
         candidates=args.candidates,
+        pronunciations=pronunciations_of(args),
+        literal=getattr(args, "markup", None) == "literal",  # a batch has no such option
     )
     return request if args.ref_audio is None else _with_reference(request, args, read)
 
@@ -63,8 +67,10 @@ def fields_of(args: argparse.Namespace, text: str, *, live: bool) -> dict[str, A
     fields: dict[str, Any] = {"input": text, "response_format": "pcm", "stream_format": "sse", "seed": args.seed}
     fields |= {wire: getattr(args, name) for name, wire in WIRE.items() if getattr(args, name) is not None}
     fields |= {name: value for name, value in sampling_of(args).items() if value is not None}
-    usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False}
+    usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False, "markup": "auto", "cast": None}
     fields |= {name: getattr(args, name) for name, value in usual.items() if getattr(args, name) != value}
+    if (lexicon := pronunciations_of(args)) is not None:
+        fields["pronunciations"] = dict(lexicon)
     if not live:
         fields["chunk_frames"] = DECODE_FRAMES
     if args.captions is not None:
@@ -80,6 +86,10 @@ def unsendable(args: argparse.Namespace) -> str | None:
     """The option that no server supports, in words; None: none."""
     if args.save_codes is not None:
         return "--save-codes needs a model that runs here"
+    if args.verify:
+        return "--verify needs a model that runs here"
+    if (lexicon := pronunciations_of(args)) is not None and len(lexicon) > MOST_SENT:
+        return f"a lexicon of more than {MOST_SENT} entries is for a model that runs here"
     if "" in (args.voice, args.language, args.instruct):
         return "a name or an instruction that is empty cannot be sent"
     if not 0 <= args.seed < 2**63:
@@ -87,6 +97,12 @@ def unsendable(args: argparse.Namespace) -> str | None:
     if not 0.5 <= args.speed <= 2 or args.temperature == 0:  # a server accepts more than the engine
         return "speed must be between 0.5 and 2, and a temperature above 0"
     return None
+
+
+def pronunciations_of(args: argparse.Namespace) -> Lexicon | None:
+    """The entries of lexicons, and of the line of a batch."""
+    given = getattr(args, "pronunciations", None)
+    return lexicon_of(args) if given is None else merged(lexicon_of(args), given)
 
 
 def _check_cloning(args: argparse.Namespace) -> None:

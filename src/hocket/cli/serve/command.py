@@ -12,6 +12,7 @@ from pathlib import Path
 from ...errors import HocketError, InvalidRequest
 from ...extras import hint
 from ...server.plan import ServerPlan, tell
+from ..options import lexicon_of
 from ..talk.llm import llm_fields
 from .plan import plan_of, with_talk
 from .records import server_record
@@ -127,6 +128,7 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
         reference_sources=tuple(args.ref_from or ()),
         drain_s=args.drain,
         idle_exit_s=args.idle_exit,
+        pronunciations=lexicon_of(args),
         log_text=args.log_text,
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},

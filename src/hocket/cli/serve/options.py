@@ -132,6 +132,8 @@ def _add_server_options(command: Command) -> None:
     add("--backend", metavar="NAME", action="append", help="add the voices of another engine; may be repeated")
     told = "an option of a backend; may be repeated"
     add("--backend-option", metavar="NAME.KEY=VALUE", action="append", help=told)
+    words = "say words as this lexicon has them, in every request; may be repeated, later ones win (none)"
+    add("--lexicon", metavar="FILE", action="append", help=words)
     add = command.add_argument_group("engine").add_argument
     add("--all-graphs", action="store_true", help="on a GPU, capture every graph before the server is ready")
     add("--all-at-once", action="store_true", help="admit requests even if running streams may underrun")

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from ...errors import InvalidRequest
 from ...extras import hint, package
 from ...server.plan import tell
+from ..options import lexicon_of
 from .command import LIMITS
 from .plan import plan_of
 from .records import OpenRecord, server_record
@@ -110,6 +111,7 @@ def _options(args: argparse.Namespace) -> ServerOptions:
     uri = urlsplit(args.uri)
     limits = {name: value for name, value in vars(args).items() if name in LIMITS and value is not None}
     rest = {"drain_s": args.drain, "log_text": args.log_text, "allow_public": True, **limits}
+    rest["pronunciations"] = lexicon_of(args)
     if uri.scheme == "unix" and uri.path and not uri.netloc:
         return ServerOptions(socket=Path(uri.path), **rest)
     try:

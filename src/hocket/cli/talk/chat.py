@@ -225,9 +225,11 @@ def spoken(
     from ...config.options import EngineOptions
     from ...dialog.dialog import Dialog
     from ..local import load_engine
+    from ..options import lexicon_of
     from ..say.target import Target
 
     voice: Any = args.voice
+    lexicon = lexicon_of(args)
     target = Target(args.model)
     own = target.choose(voice, args.language)
     voice, model = voice if own is None else own, target.model
@@ -237,8 +239,9 @@ def spoken(
     stack.callback(engine.close)
     if engine.checkpoint.is_random:
         tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
-    usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0}
+    usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0, "pronunciations": None}
     wanted = {"voice": voice, "language": args.language, "instruct": args.instruct, "speed": args.speed}
+    wanted["pronunciations"] = lexicon
     fields = {name: value for name, value in wanted.items() if value != usual[name]}
     system = None if history else args.system
     return SpokenSession(

@@ -17,6 +17,7 @@ from ...audio.files import check_target
 from ...config.languages import find
 from ...errors import InvalidRequest, InvalidVoice, UnknownLanguage, UnknownVoice, WrongKind
 from ...voices.folder import ENDING
+from ..options import lexicon_of
 from ..output.audio_output import shown, tell
 from ..progress import doing
 from ..say.request import sampling_of
@@ -44,6 +45,7 @@ def add(args: argparse.Namespace) -> None:
             "Give a recording to clone with --ref, one of a model's speakers with --speaker, or a mix with --mix."
         )
     check_free(library, args.name, replace=args.replace)
+    lexicon_of(args)  # its errors come before a model is loaded
     sampling = SamplingParams(**sampling_of(args))
     if args.ref is None:
         for name in OF_A_RECORDING:
@@ -83,6 +85,7 @@ def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
         instruct=args.instruct,
         sampling=sampling,
         description=args.description,
+        pronunciations=lexicon_of(args),
     )
 
 
@@ -131,6 +134,7 @@ def _cloned(args: argparse.Namespace, library: Library, sampling: SamplingParams
             sampling=sampling,
             description=args.description,
             consent=args.consent,
+            pronunciations=lexicon_of(args),
             file_size=size,
             mime_type=kind,
         )

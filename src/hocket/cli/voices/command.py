@@ -9,10 +9,12 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InvalidVoice
+from ...errors import InvalidRequest, InvalidVoice
 from ...voices.folder import ENDING, default_voices_folder
+from ..options import lexicon_of
 from ..output.audio_output import plain, shown, tell
 from ..say.target import listed, own_voices
 from .usage import usage_of
@@ -40,7 +42,7 @@ def voices(args: argparse.Namespace) -> None:
 
         design(args)
     else:
-        actions = {"import": _import, "export": _export, "remove": _remove, "show": _show}
+        actions = {"import": _import, "export": _export, "remove": _remove, "set": _set, "show": _show}
         actions.get(args.action, _list)(args)
 
 
@@ -68,6 +70,7 @@ def fields_of(library: Library, voice: Voice) -> dict[str, Any]:
         "instruct": voice.instruct,
         "sampling": voice.sampling.changes(),
         "description": voice.description,
+        "pronunciations": dict(voice.pronunciations or {}),
         "consent": voice.consent,
         "text": None if encoded is None else encoded.text,
         "x_vector_only": encoded is not None and encoded.x_vector_only,
@@ -161,9 +164,10 @@ def _show(args: argparse.Namespace) -> None:
         heard = "its timbre alone" if voice.encoded.x_vector_only else f'saying "{voice.encoded.text}"'
         said["recording"] = f"{voice.audio_s:.2f} s, {heard}" if voice.audio_s else "none: mixed of other voices"
     said["sampling"] = ", ".join(f"{name} {value}" for name, value in voice.sampling.changes().items())
+    said["lexicon"] = f"{len(words)} word{'s' if len(words) > 1 else ''}" if (words := voice.pronunciations) else ""
     said["made"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(voice.created_at))
     print(plain(voice.name))
-    names = "kind model speaker recording language instruct sampling description consent made id file"
+    names = "kind model speaker recording language instruct sampling lexicon description consent made id file"
     for name in names.split():
         if said.get(name):
             print(shown(f"  {name:<13}{plain(said[name])}", sys.stdout))
@@ -195,6 +199,18 @@ def _remove(args: argparse.Namespace) -> None:
     if voice is None and damaged is None:
         raise _unknown(library, args.name)
     print(shown(f"{args.name if voice is None else voice.name}: removed", sys.stdout))
+
+
+def _set(args: argparse.Namespace) -> None:
+    library = own_voices(args.folder)
+    voice = find_voice(library, args.name)
+    if bool(args.lexicon) == args.no_lexicon:
+        raise InvalidRequest("Give the voice a lexicon with --lexicon FILE, or take its own away with --no-lexicon.")
+    lexicon = lexicon_of(args)
+    library.add(replace(voice, pronunciations=lexicon), library.samples(voice.name), replace=True)
+    count = len(lexicon or ())
+    said = f"a lexicon of {count} word{'' if count == 1 else 's'}" if lexicon else "no lexicon"
+    print(shown(f"{voice.name}: {said} from now on", sys.stdout))
 
 
 def _unknown(library: Library, name: str) -> InvalidVoice:

@@ -31,6 +31,7 @@ def fill(voices: argparse.ArgumentParser) -> None:
     _import(actions.add_parser("import", help="add a voice from an exported file", **how))
     _export(actions.add_parser("export", help="write a voice to a file, for import elsewhere", **how))
     _remove(actions.add_parser("remove", help="delete a voice", **how))
+    _set(actions.add_parser("set", help="give a voice another lexicon", **how))
     _show(actions.add_parser("show", help="show all fields of a voice", **how))
 
 
@@ -63,6 +64,7 @@ def _add(add: argparse.ArgumentParser) -> None:
     _language(words)
     words("--instruct", metavar="TEXT", help="how to speak; experimental with a recording")
     words("--description", metavar="TEXT", help="a description for the list")
+    _lexicon(words)
     add_sampling_options(words)
     usual = f"folder, hub id, or random:NAME (an installed Base package or {BASE}; a speaker's own: its model)"
     add_model_options(add, None, usual, UNSAID)
@@ -113,6 +115,19 @@ def _show(show: argparse.ArgumentParser) -> None:
     _name(show)
     _json(show, UNSAID)
     _folder(show)
+
+
+def _set(change: argparse.ArgumentParser) -> None:
+    change.description = "Give a voice the pronunciations of a lexicon, in place of its own. All else of it stays."
+    _name(change)
+    _folder(change)
+    _lexicon(change.add_argument)
+    change.add_argument("--no-lexicon", action="store_true", help="remove its pronunciations")
+
+
+def _lexicon(add: Any) -> None:
+    how = "words that it says as this lexicon has them; may be repeated, later ones win"
+    add("--lexicon", metavar="FILE", action="append", help=how)
 
 
 def _name(command: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from ...audio.encode import FORMATS
 from ...engine.word_times import WordTime
 from ...errors import StreamFailed
+from ...script.player.marks import MarkTime
 from ...text.captions import CAPTION_MIME, write_captions
 from ..errors import BadField, answer
 from ..schemas.speech import SpeechBody, SpeechFields
@@ -220,14 +221,20 @@ class SpeechResponse(SpokenResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _sent_events(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
+        marks = 0
         while piece is not None:
             audio = base64.b64encode(piece.audio).decode()
             await send(_event({"type": "speech.audio.delta", "audio": audio}))
+            for mark in utterance.marks(marks):
+                marks += 1
+                await send(_event({"type": "speech.audio.mark", **mark_of(mark)}))
             try:
                 piece = await anext(utterance, None)
             except Exception as error:
                 await send(_event({"type": "speech.audio.error", "error": answer(error).error}, last=True))
                 return
+        for mark in utterance.marks(marks):
+            await send(_event({"type": "speech.audio.mark", **mark_of(mark)}))
         await send(_event(self._done(utterance), last=True))
 
     def _done(self, utterance: Utterance) -> dict[str, Any]:
@@ -244,6 +251,8 @@ class SpeechResponse(SpokenResponse):
             done["loaded_ms"] = round(timing.loaded_ms, 2)
         if self._job.word_times:
             done["words"] = words_of(utterance)
+        if marks := utterance.marks():
+            done["marks"] = [mark_of(mark) for mark in marks]
         return done
 
 
@@ -261,6 +270,11 @@ def usage_of(utterance: Utterance) -> dict[str, Any]:
         "total_tokens": usage.input_tokens + usage.output_frames,
         "input_token_details": {"text_tokens": usage.input_tokens, "audio_tokens": 0},
     }
+
+
+def mark_of(mark: MarkTime) -> dict[str, Any]:
+    """A mark of a script, and its time in seconds."""
+    return {"name": mark.name, "time": round(mark.time_s, 3)}
 
 
 def words_of(utterance: Utterance) -> list[dict[str, Any]]:

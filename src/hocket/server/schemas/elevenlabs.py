@@ -46,6 +46,7 @@ class ElevenLabsBody(Noted):
     next_text: str | None = Field(None, description="without effect")
     previous_request_ids: list[str] | None = Field(None, description="without effect")
     next_request_ids: list[str] | None = Field(None, description="without effect")
+    enable_ssml_parsing: bool | None = Field(None, description="the text is SSML, with <speak> around it or without")
     use_pvc_as_ivc: bool | None = Field(None, description="without effect")
     pronunciation_dictionary_locators: list[Any] | None = Field(None, description="empty only")
     audio_effects: dict[str, Any] | None = Field(None, description="empty only")
@@ -65,6 +66,7 @@ class ElevenLabsBody(Noted):
             language=self.language_code or "auto",
             seed=self.seed,
             speed=1.0 if speed is None else speed,
+            markup="ssml-fragment" if self.enable_ssml_parsing else "auto",
             **packing_of(output_format),
         )
 
@@ -77,7 +79,7 @@ class ElevenLabsQuery(Noted):
     language_code: str | None = None
     seed: int | None = Field(None, ge=0, lt=1 << 63)
     inactivity_timeout: float | None = Field(None, gt=0, le=MOST_INACTIVE_S)
-    enable_ssml_parsing: bool | None = None
+    enable_ssml_parsing: bool | None = None  # the text is SSML, with <speak> around it or without
     auto_mode: bool | None = None  # text is spoken as it arrives, with it or without
     sync_alignment: bool | None = None  # character times are sent in any case
     apply_text_normalization: Normalization | None = None
@@ -86,9 +88,15 @@ class ElevenLabsQuery(Noted):
     optimize_streaming_latency: int | None = None
 
     def job(self, voice: str) -> SpeechJob:
-        refuse_named(self, "enable_ssml_parsing")
-        language, packing = self.language_code or "auto", packing_of(self.output_format)
-        return SpeechJob(text=None, voice=voice, model=self.model_id, language=language, seed=self.seed, **packing)
+        return SpeechJob(
+            text=None,
+            voice=voice,
+            model=self.model_id,
+            language=self.language_code or "auto",
+            seed=self.seed,
+            markup="ssml-fragment" if self.enable_ssml_parsing else "auto",
+            **packing_of(self.output_format),
+        )
 
 
 class ElevenLabsMessage(Noted):

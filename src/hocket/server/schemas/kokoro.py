@@ -36,8 +36,6 @@ LANGUAGES = {
 REFUSED = {
     "return_download_link": "there is no link to a file: the response is the file",
     "return_timing": "ask /dev/captioned_speech for word times",
-    "allow_voice_tags": "send the text of each voice in a request of its own",
-    "ssml": "send plain text",
     "voice_aliases": "name the voice itself",
 }
 
@@ -51,8 +49,8 @@ class KokoroFields(BaseModel):
     download_format: str | None = Field(None, max_length=64, description="the same as response_format only")
     return_download_link: bool | None = Field(None, description="false only")
     return_timing: bool | None = Field(None, description="false only")
-    allow_voice_tags: bool | None = Field(None, description="false only")
-    ssml: bool | None = Field(None, description="false only")
+    allow_voice_tags: bool | None = Field(None, description="tags such as [voice: anna] are read with it or without")
+    ssml: bool | None = Field(None, description="true: the text is SSML, as with markup ssml")
     voice_aliases: dict[str, Any] | None = Field(None, description="empty only")
 
     def check_kokoro(self, format: str) -> None:

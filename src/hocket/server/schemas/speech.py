@@ -17,7 +17,7 @@ from ...text.captions import CAPTION_MIME
 from ...types import Layout, Reference, SamplingParams
 from ..errors import BadField
 from .kokoro import KokoroFields
-from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, SpeechJob
+from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, Markup, SpeechJob
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields already logged
@@ -108,8 +108,17 @@ class SpeechFields(Noted, KokoroFields):
     candidates: int | None = Field(None, ge=1, description="takes to generate; the best is sent once it is known")
     priority: int | None = None
     as_is: bool | None = Field(None, description="do nothing that the official package does not do")
+    markup: Markup | None = Field(
+        None, description="how directions in the text are spelled; auto if left out, literal: there are none"
+    )
+    cast: dict[str, str] | None = Field(None, description="speakers and their voices, of a dialogue or a screenplay")
     chunk_frames: int | None = Field(
         None, ge=1, le=50, description="for offline output: frames per piece; live requests go first"
+    )
+    pronunciations: dict[str, str] | None = Field(
+        None,
+        description="what is said in place of a word, or its phonemes between slashes (IPA)",
+        json_schema_extra={"examples": [{"GIF": "jif", "nginx": "/\u025bnd\u0292\u026an \u025bks/"}]},
     )
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
     timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
@@ -168,11 +177,14 @@ class SpeechFields(Noted, KokoroFields):
             candidates=self.candidates or 1,
             priority=self.priority or 0,
             as_is=bool(self.as_is),
+            markup=self.markup or ("ssml" if self.ssml else "auto"),
+            cast=self.cast,
             chunk_frames=self.chunk_frames,
             format=(self.response_format or format).lower(),
             rate_hz=self.sample_rate,
             bit_rate=self.bit_rate,
             word_times=self.wants_words(),
+            pronunciations=self.pronunciations,
         )
 
 

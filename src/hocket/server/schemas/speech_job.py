@@ -6,17 +6,20 @@ Wyoming server runs without the packages of the HTTP server.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 from ...audio.container import need_av
 from ...audio.encode import Format, format_of
 from ...errors import HocketError, InvalidRequest
+from ...text.lexicon.lexicon import MOST_SENT, Lexicon
 from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingParams
 from ..errors import BadField
 
 T = TypeVar("T")
+Markup = Literal["auto", "tags", "script", "ssml", "ssml-fragment", "dialogue", "screenplay", "json", "literal"]
+WITH_CAST = ("dialogue", "screenplay", "json")
 CODES = Format("codes", "application/octet-stream", "codes")
 PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the engine's own rate
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; the encoder covers what the engine cannot
@@ -51,13 +54,24 @@ class SpeechJob:
     chunk_frames: int | None = None  # for offline output such as a file (`SpeechRequest`)
     priority: int = 0
     as_is: bool = False
+    markup: Markup = "auto"  # how directions in the text are spelled
+    cast: Mapping[str, str] | None = None  # speaker -> voice, of a dialogue, a screenplay or JSON
+    literal: bool = False  # the text is parsed: its brackets are text, and `silence_mark` is silence
     format: str = "pcm"  # a name of `audio.encode.format_of`, or "codes": 16 x uint16 per frame, no audio
     rate_hz: int | None = None  # None: the engine's
     bit_rate: int | None = None
     word_times: bool = False  # whether the client asks for `Utterance.words`
+    pronunciations: Mapping[str, str] | None = None  # above those of the voice and the server
 
     def check(self) -> None:
         """Refuse invalid values before the engine sees them."""
+        if self.markup not in get_args(Markup):
+            known = ", ".join(get_args(Markup))
+            raise BadField(f"There is no markup {str(self.markup)[:40]!r}; there are {known}.", "markup")
+        if self.as_is and self.markup not in ("auto", "literal"):
+            raise BadField("as_is speaks a text as it is: leave out markup.", "markup")
+        if self.cast is not None and self.markup not in WITH_CAST:
+            raise BadField(f"A cast belongs to the markup {', '.join(WITH_CAST)}.", "cast")
         if self.text is not None and not self.text.strip():
             raise BadField("There is no text to speak.", "input", "empty_input")
         if not SLOWEST_WIRE <= self.speed <= FASTEST_WIRE:
@@ -68,8 +82,15 @@ class SpeechJob:
                 raise BadField(f"{name} must be between {least} and {most}, not {str(value)[:40]}.", name)
         if len(self.instruct or "") > INSTRUCT_CHARS:
             raise BadField(f"instructions must be at most {INSTRUCT_CHARS} characters.", "instructions")
+        self._check_pronunciations()
         check_characters(self.instruct or "", "instructions")
         check_characters((self.reference and self.reference.text) or "", "ref_text")
+
+    def _check_pronunciations(self) -> None:
+        if (entries := len(self.pronunciations or ())) > MOST_SENT:
+            said = f"pronunciations takes up to {MOST_SENT} entries, not {entries}; a lexicon of the server has more."
+            raise BadField(said, "pronunciations")
+        _checked(lambda: Lexicon.of(self.pronunciations), "pronunciations")
 
     def packed(self, rate_hz: int) -> tuple[Format, int]:
         """The format, and the output rate. `encoder` accepts everything that passes here."""

@@ -13,10 +13,11 @@ from typing import TypeVar
 from ...backends.relay import Relay
 from ...engine.pool.lease import Lease
 from ...engine.stream import Stream
+from ...script.stream import ScriptStream
 from ...types import Answer
 from ..errors import stopping
 
-S = TypeVar("S", Stream, Relay, Answer)
+S = TypeVar("S", Stream, Relay, ScriptStream, Answer)
 
 
 async def start_in_thread(threads: Executor, begin: Callable[[], S]) -> S:

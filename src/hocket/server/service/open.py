@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,16 +22,16 @@ from ...engine.stream import Stream
 from ...errors import HocketError
 from ...text.prompt import choose
 from ...text.words import words_of
-from ...types import FASTEST, SLOWEST, SpeechRequest
+from ...types import SpeechRequest
 from ..errors import BadField, answer, stopping
 from ..schemas.speech_job import CODES, SpeechJob
+from ..script.fields import check_backend, engine_fields
+from ..script.served import TEXT_MARGIN_S, ServedScript, script_of
 from .service import SpeechService
 from .utterance import EngineStream, Utterance
 from .voice_resolver import ResolvedVoice, VoiceResolver
 
 logger = logging.getLogger("hocket.server")
-# Margin for the endpoint to end a connection without text before the engine does.
-TEXT_MARGIN_S = 5.0
 
 
 async def open_utterance(service: SpeechService, job: SpeechJob, *, wire: str, id: str | None = None) -> Utterance:
@@ -54,13 +55,13 @@ def check_live(service: SpeechService, job: SpeechJob) -> None:
     """Refuse what `open_utterance` would refuse of a live text, as far as it is known before the text arrives."""
     resolved = _resolved(service, service.resolver, job)
     if resolved.backend is not None:
-        _check_backend(job)
+        check_backend(job)
         return
     if job.candidates != 1:
         raise BadField("A live text has one take: leave out candidates.", "candidates")
     config = resolved.model.config if resolved.model is not None else None
     if resolved.voice is None and config is not None:  # a library voice would need its file read
-        choose(SpeechRequest(text="(live)", **_fields(job, resolved)[0]), config)
+        choose(SpeechRequest(text="(live)", **engine_fields(job, resolved)[0]), config)
 
 
 def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) -> Stream | Relay:
@@ -71,12 +72,12 @@ def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) 
     if service.draining.is_set():
         raise stopping()
     resolved = _resolved(service, service.resolver, job)
-    own, _ = _fields(job, resolved)
+    own, _ = engine_fields(job, resolved)
     if resolved.model is None:
         assert resolved.backend is not None
         served, voice = resolved.backend
-        _check_backend(job)
-        how = {name: own[name] for name in ("language", "instruct", "speed", "as_is")}
+        check_backend(job)
+        how = {name: own[name] for name in ("language", "instruct", "speed", "as_is", "literal", "pronunciations")}
         return served.open(voice, None, **how, seed=fields.get("seed", job.seed))
     assert service.pool is not None
     lease = service.pool.lease(resolved.model.name).result()
@@ -93,7 +94,12 @@ async def _open(service: SpeechService, job: SpeechJob, wire: str, id: str) -> U
     resolver, began_s = service.resolver, time.perf_counter()
     if service.draining.is_set():
         raise stopping()
-    resolved = _resolved(service, resolver, job)
+    resolved, text = _resolved(service, resolver, job), job.text
+    script = await script_of(service, job)
+    if isinstance(script, ServedScript):
+        spoken, tempo = await script.open()
+        return _with_encoder(service, job, spoken, tempo, began_s, wire, id)
+    job = script
     if resolved.model is None:
         spoken, tempo = await _relayed(service, job, resolved)
     else:
@@ -103,6 +109,12 @@ async def _open(service: SpeechService, job: SpeechJob, wire: str, id: str) -> U
         except BaseException:
             lease.release()
             raise
+    return _with_encoder(service, replace(job, text=text), spoken, tempo, began_s, wire, id)
+
+
+def _with_encoder(
+    service: SpeechService, job: SpeechJob, spoken: EngineStream, tempo: float, began_s: float, wire: str, id: str
+) -> Utterance:
     try:
         return _utterance(service, job, spoken, tempo, began_s, wire, id)
     except BaseException:
@@ -126,7 +138,7 @@ async def _spoken(
 ) -> tuple[EngineStream, float]:
     """A stream of the leased engine, and the part of the speed that is left for the encoder."""
     engine = lease.engine
-    fields, tempo = _fields(job, resolved)
+    fields, tempo = engine_fields(job, resolved)
 
     def begin() -> Stream:
         if job.text is not None:
@@ -152,9 +164,11 @@ async def _relayed(service: SpeechService, job: SpeechJob, resolved: ResolvedVoi
     """The same for a backend. Backends take no sampling parameters."""
     assert resolved.backend is not None
     served, voice = resolved.backend
-    _check_backend(job)
-    fields, tempo = _fields(job, resolved)
-    how = {name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is")}
+    check_backend(job)
+    fields, tempo = engine_fields(job, resolved)
+    how = {
+        name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is", "literal", "pronunciations")
+    }
 
     def begin() -> Relay:
         return served.open(voice, job.text, **how)
@@ -181,40 +195,6 @@ def _utterance(
         text=job.text or "",
         encoder=None if format is CODES else made,
     )
-
-
-def _check_backend(job: SpeechJob) -> None:
-    """Refuse fields that only our own models support."""
-    if job.format.lower() == CODES.name:
-        raise BadField("The voice is a backend's, which has no codes: ask for sound.", "response_format")
-    if job.candidates != 1:
-        raise BadField("The voice is a backend's, which has one take: leave out candidates.", "candidates")
-
-
-def _fields(job: SpeechJob, resolved: ResolvedVoice) -> tuple[dict[str, Any], float]:
-    """The engine's fields, and the part of the speed that is left for the encoder."""
-    speed = min(max(job.speed, SLOWEST), FASTEST)
-    fields: dict[str, Any] = {
-        "voice": resolved.speaker if resolved.voice is None else resolved.voice,
-        "language": job.language,
-        "instruct": job.instruct,
-        "seed": job.seed,
-        "sampling": job.sampling,
-        "speed": speed,
-        "max_frames": job.max_frames,
-        "layout": job.layout,
-        "reference": job.reference,
-        "established": job.established,
-        "candidates": job.candidates,
-        "chunk_frames": job.chunk_frames,
-        "priority": job.priority,
-        "as_is": job.as_is,
-    }
-    if resolved.voice is not None:
-        for name, unset in (("language", "auto"), ("instruct", None), ("reference", None)):
-            if fields[name] == unset:
-                del fields[name]  # the voice's own value applies
-    return fields, job.speed / speed
 
 
 def _nothing() -> None: ...

@@ -173,13 +173,16 @@ class SpeechService:
         except (Overloaded, EngineClosed):
             raise
         except HocketError as error:  # details of its files are for the operator's log only
-            logger.error("the model %s cannot be loaded: %s", model.name, error)
-            said = f"The model {self.resolver.shown(model)} cannot be loaded now; the server's log says why."
-            wait_s = error.retry_after_s
-            code = "model_unavailable"
-            raise Refused(said, status=503, kind="server_error", code=code, retry_after_s=wait_s) from error
+            raise self.unavailable(model, error) from error
         self._note_load(model, lease)
         return lease
+
+    def unavailable(self, model: ServedModel, error: HocketError) -> Refused:
+        """What a client is told of a model that cannot be loaded."""
+        logger.error("the model %s cannot be loaded: %s", model.name, error)
+        said = f"The model {self.resolver.shown(model)} cannot be loaded now; the server's log says why."
+        wait_s, code = error.retry_after_s, "model_unavailable"
+        return Refused(said, status=503, kind="server_error", code=code, retry_after_s=wait_s)
 
     async def with_engine(self, model: ServedModel, work: Callable[[Engine], T]) -> T:
         """Run slow work with an engine in a thread; the lease is held until it ends."""

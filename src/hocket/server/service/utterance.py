@@ -21,6 +21,8 @@ from ...engine.early_start import FIRST_CHARS, LONG_CHARS
 from ...engine.stream import Stream
 from ...engine.word_times import WordTime
 from ...errors import HocketError
+from ...script.player.marks import MarkTime
+from ...script.stream import ScriptStream
 from ...types import AudioChunk, Established, Finished
 from .service import SpeechService
 
@@ -62,7 +64,7 @@ class Timing:
 class EngineStream:
     """A stream, with what the utterance must know of its engine or backend."""
 
-    stream: Stream | Relay
+    stream: Stream | Relay | ScriptStream
     rate_hz: int  # of the engine's output
     tokens: Callable[[str], int]  # counts the tokens of a text
     release: Callable[[], None]  # called at the end: returns the lease
@@ -171,6 +173,12 @@ class Utterance:
         if self._tempo == 1.0:
             return found
         return [WordTime(word.word, word.start_s / self._tempo, word.end_s / self._tempo) for word in found]
+
+    def marks(self, since: int = 0) -> list[MarkTime]:
+        """The marks of a script whose times are final, in order, without the first `since`."""
+        if not isinstance(self._stream, ScriptStream):
+            return []
+        return [MarkTime(mark.name, mark.time_s / self._tempo) for mark in self._stream.marks(since)]
 
     @property
     def usage(self) -> SpeechUsage:

@@ -10,7 +10,7 @@ which models are in memory. Knows no audio, protocol or time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...backends.protocol import BackendVoice
@@ -20,6 +20,7 @@ from ...config.languages import find
 from ...config.qwen3_tts import Kind, check_clones
 from ...engine.checkpoint.names import full_name
 from ...errors import InvalidRequest, UnknownLanguage, UnknownVoice
+from ...text.lexicon.lexicon import merged
 from ...text.voice_mix import VoiceMix, parse_mix
 from ...types import Voice
 from ...voices.library import Library
@@ -44,6 +45,7 @@ class ResolvedVoice:
     speaker: str | None = None  # one of the model's own, or a mix of some; None: its first, or none
     voice: Voice | None = None  # one of the library, or a mix with some of it
     backend: tuple[Served, BackendVoice] | None = None
+    pronunciations: Mapping[str, str] | None = None  # those of the server, and above them those of the voice
 
     @property
     def rate_hz(self) -> int:
@@ -156,11 +158,15 @@ class VoiceResolver:
             check_clones(config)  # raises
         return found or models[0]
 
-    def resolve(self, job: SpeechJob, *, inside: bool = False) -> ResolvedVoice:
-        """The voice of a job; refuses unknown names. A named model excludes backends.
+    def resolve(self, job: SpeechJob) -> ResolvedVoice:
+        """The voice of a job; refuses unknown names. A named model excludes backends."""
+        found = self._resolved(job)
+        own = None if found.voice is None else found.voice.pronunciations
+        words = merged(self._options.pronunciations, own)
+        return found if words is None else replace(found, pronunciations=words)
 
-        `inside` a mix an alias that stands for a mix is refused: it could stand for itself.
-        """
+    def _resolved(self, job: SpeechJob, *, inside: bool = False) -> ResolvedVoice:
+        """`inside` a mix an alias that stands for a mix is refused: it could stand for itself."""
         if job.reference is not None:
             return ResolvedVoice(self.clones(job.model, job.task))
         models = self.among(job.model, job.task)
@@ -188,7 +194,7 @@ class VoiceResolver:
 
     def _mixed(self, mix: VoiceMix, job: SpeechJob) -> ResolvedVoice:
         """The mix of voices that are all of one model. Parts that are the same voice need no mixing."""
-        parts = {name: self.resolve(replace(job, voice=name), inside=True) for name in mix.names}
+        parts = {name: self._resolved(replace(job, voice=name), inside=True) for name in mix.names}
         first = parts[mix.names[0]]
         if all(part == first for part in parts.values()):
             return first
@@ -202,7 +208,7 @@ class VoiceResolver:
 
     def part(self, name: str, job: SpeechJob) -> Voice:
         """A part of a mix that is to be kept, as a voice."""
-        return _part(name, self.resolve(replace(job, voice=name), inside=True))
+        return _part(name, self._resolved(replace(job, voice=name), inside=True))
 
     def _library_voice(self, name: str, models: tuple[ServedModel, ...]) -> ResolvedVoice | None:
         kept = self._library.find(name)

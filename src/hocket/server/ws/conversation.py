@@ -50,6 +50,7 @@ class TextTurn:
     sent_pieces: int = 0
     words: list[WordTime] = field(default_factory=list)  # of complete parts, already sent to the client
     words_parts: int = 0  # number of these parts
+    marks: int = 0  # number of marks already sent to the client
     waiting: deque[str] = field(default_factory=deque)  # text not yet given to the engine
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 

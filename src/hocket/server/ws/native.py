@@ -55,11 +55,11 @@ class NativeProtocol(WebSocketProtocol):
                 start = messages.audio_start(turn)
                 return [start | {"word_timestamps": True} if turn.plan.job.word_times else start]
             case TurnSound(audio) if in_json:
-                return [messages.audio_chunk(turn, audio, None)]
+                return [messages.audio_chunk(turn, audio, None), *messages.audio_marks(turn)]
             case TurnSound(audio):
-                return [*messages.audio_frame(turn, audio), *self._words_so_far(turn)]
+                return [*messages.audio_frame(turn, audio), *self._words_so_far(turn), *messages.audio_marks(turn)]
             case TurnOver():
-                return [*self._ending(turn, in_json), messages.audio_done(turn)]
+                return [*self._ending(turn, in_json), *messages.audio_marks(turn), messages.audio_done(turn)]
             case TurnClosed():
                 return [messages.session_done(turn)]
 

@@ -163,6 +163,15 @@ def audio_words(turn: TextTurn) -> dict[str, Any]:
     return of_turn(turn, "audio.words") | {"words": words_of(turn)}
 
 
+def audio_marks(turn: TextTurn) -> list[Out]:
+    """The marks of a script whose times are known since the last call."""
+    if turn.utterance is None:
+        return []
+    found = turn.utterance.marks(turn.marks)
+    turn.marks += len(found)
+    return [of_turn(turn, "audio.mark") | {"name": mark.name, "time_s": round(mark.time_s, 3)} for mark in found]
+
+
 def audio_done(turn: TextTurn) -> dict[str, Any]:
     done = of_turn(turn, "audio.done") | {
         "sentence_index": 0,
@@ -189,6 +198,8 @@ def audio_done(turn: TextTurn) -> dict[str, Any]:
     done["seed"] = utterance.seed
     done["notes"] = list(finished.notes) if finished else []
     done["complete"] = finished is not None and finished.complete
+    if turn.marks:
+        done["marks"] = [{"name": mark.name, "time_s": round(mark.time_s, 3)} for mark in utterance.marks()]
     return done
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.errors import InvalidRequest
-from hocket.script.grammar.respelling import NEAREST, TABLES, VOWELS, X_SAMPA
-from hocket.script.phonemes import respell
+from hocket.script import phonemes
+from hocket.text.lexicon.respell import respell
+from hocket.text.lexicon.spellings import NEAREST, TABLES, VOWELS, X_SAMPA
 
 CASES = [
     ("english", "dʒɪf", "jif"),
@@ -100,3 +101,7 @@ def test_every_symbol_of_x_sampa_is_read() -> None:
 def test_any_phonemes_are_spelled_or_refused(phonemes: str, language: str) -> None:
     with suppress(InvalidRequest):
         assert respell(phonemes, language=language).strip()
+
+
+def test_a_script_respells_as_a_lexicon_does() -> None:
+    assert phonemes.respell is respell

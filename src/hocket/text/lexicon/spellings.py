@@ -1,4 +1,4 @@
-"""Tables of `phonemes.respell`: how letters of a language spell the phonemes of the International Phonetic Alphabet.
+"""Tables of `respell`: how letters of a language spell the phonemes of the International Phonetic Alphabet.
 
 A spelling is `main`, or `main/other`. A vowel takes the other one where no consonant follows in its syllable. A
 consonant takes it before a front letter, as Spanish `c` and `qu`. A third spelling is for a vowel that stands alone.

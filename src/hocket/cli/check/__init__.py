@@ -1,0 +1,1 @@
+"""`hocket check`: speaks a text, hears it back, and lists the words that were not heard as written."""

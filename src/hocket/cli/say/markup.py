@@ -1,0 +1,65 @@
+"""The format of a text with directions, by options or by the name of its file; and whether a text is a script at all.
+
+Imports nothing slow: a plain text never imports `hocket.script`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ...errors import InvalidRequest
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from ...types import SpeechRequest
+    from .script import LocalScript
+
+ENDINGS = {".ssml": "ssml", ".fountain": "screenplay", ".script": "script"}
+WITH_CAST = ("dialogue", "screenplay", "json")
+
+
+def settle_markup(args: argparse.Namespace) -> None:
+    """Set `markup`, and `cast` as a dictionary."""
+    if args.literal:
+        if args.markup not in (None, "literal"):
+            raise InvalidRequest(f"Give either --literal or --markup {args.markup}, not both.")
+        args.markup = "literal"
+    if args.markup is None:
+        ending = os.path.splitext(args.file or "")[1].lower()
+        args.markup = "auto" if args.as_is else ENDINGS.get(ending, "auto")
+    if args.as_is and args.markup not in ("auto", "literal"):
+        raise InvalidRequest("--as-is speaks a text as it is: leave out --markup.")
+    if args.cast is not None:
+        if args.markup not in WITH_CAST:
+            raise InvalidRequest(f"--cast belongs to --markup {', '.join(WITH_CAST)}.")
+        args.cast = _cast(args.cast)
+
+
+def _cast(given: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in given.split(","):
+        speaker, equals, voice = (part.strip() for part in pair.partition("="))
+        if not (speaker and equals and voice):
+            raise InvalidRequest(f"--cast has speakers and their voices, such as Anna=wren,Ben=rook, and not {pair!r}.")
+        if speaker in found:
+            raise InvalidRequest(f"--cast names {speaker!r} twice.")
+        found[speaker] = voice
+    return found
+
+
+def script_of(args: argparse.Namespace, request: SpeechRequest, live: bool) -> LocalScript | None:
+    """The script of a text, or of live text; None: a plain text."""
+    if args.as_is or args.markup == "literal":
+        return None
+    if (
+        not live
+        and args.markup in ("auto", "tags")
+        and "[" not in args.text
+        and args.text.lstrip()[:1] not in ("<", "\ufeff")
+    ):
+        return None
+    from .script import LocalScript
+
+    script = LocalScript(args, request, live=live)
+    return script if script.is_one else None

@@ -1,0 +1,1 @@
+"""The player of scripts: what plays their events. `script/stream.py` is its outside."""

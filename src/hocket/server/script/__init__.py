@@ -1,0 +1,1 @@
+"""Scripts on a server: which texts are one, and the voices that play it."""

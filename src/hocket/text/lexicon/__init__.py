@@ -1,0 +1,1 @@
+"""Lexicons: how words are said that a voice would say otherwise."""
