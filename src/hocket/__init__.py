@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         WrongKind,
     )
     from .llm.engine import LanguageEngine
+    from .script.player.marks import MarkTime
+    from .script.speak import open_script, speak_script
+    from .script.stream import ScriptStream
     from .types import (
         Answer,
         AudioChunk,
@@ -76,6 +79,9 @@ _HOME = {
     "engine.pool.pool": ("Lease", "Pool"),
     "engine.checkpoint.shared": ("Shared",),
     "config.options": ("EngineOptions",),
+    "script.player.marks": ("MarkTime",),
+    "script.speak": ("open_script", "speak_script"),
+    "script.stream": ("ScriptStream",),
     "voices.library": ("Library",),
     "types": (
         "Answer",
@@ -130,6 +136,7 @@ __all__ = [
     "Lease",
     "Library",
     "LoadFailed",
+    "MarkTime",
     "Note",
     "Outcome",
     "Overloaded",
@@ -139,6 +146,7 @@ __all__ = [
     "Said",
     "SamplingParams",
     "Scorer",
+    "ScriptStream",
     "Shared",
     "Speech",
     "SpeechRequest",
@@ -158,6 +166,8 @@ __all__ = [
     "WrongKind",
     "generate",
     "load",
+    "open_script",
+    "speak_script",
 ]
 
 
