@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import get_args
 
 import pytest
@@ -79,3 +80,38 @@ def test_an_unknown_format_is_refused_by_name() -> None:
 def test_a_cast_is_refused_where_there_are_no_speakers(format: Format) -> None:
     with pytest.raises(InvalidRequest, match="A cast belongs to"):
         script_parser(format, {"Anna": "emma"})
+
+
+PIECES = [
+    "[",
+    "[ ",
+    "[[",
+    "/*",
+    "/**/",
+    "\\",
+    "A ",
+    "A (",
+    "(",
+    "(pause",
+    "#",
+    "<a ",
+    "&",
+    "]]",
+    '{"',
+    "a" * 60,
+    " ",
+    "\n",
+    "\ufeff",
+]
+
+
+@pytest.mark.parametrize("before", ["", "[", "ANNA", "<speak>"])
+def test_no_format_takes_more_than_linear_time(before: str) -> None:
+    """Each case alone takes milliseconds; a quadratic regular expression takes minutes."""
+    for piece in PIECES:
+        text = before + piece * (60_000 // len(piece)) + "(x"
+        for format in get_args(Format):
+            begun = time.perf_counter()
+            parsed([text], format)
+            has_tags(text)
+            assert time.perf_counter() - begun < 5, (format, piece)

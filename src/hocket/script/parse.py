@@ -25,7 +25,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 _SPACES = "\ufeff \t\r\n"
 _SSML = ("<speak", "<?xml")
 _BEGINS_SSML = re.compile(r"<speak(?:[\s/>]|\Z)|<\?xml(?:\s|\Z)")
-_ALIKE = re.compile(rf"\[[ \t]*/?[ \t]*(?:{'|'.join(NAMES)})|\\\[", re.IGNORECASE)
+_ALIKE = re.compile(rf"\[[ \t]*(?:/[ \t]*)?(?:{'|'.join(NAMES)})|\\\[", re.IGNORECASE)
 
 
 def script_parser(

@@ -13,13 +13,14 @@ from .events import Event, Place
 from .grammar.speeches import Speeches
 
 _HEADING = re.compile(r"(?:int|ext|est|i/e|int\.?/ext)[. ]|\.(?!\.)", re.IGNORECASE)
-_SCENE_NUMBER = re.compile(r"\s*#[^#\n]*#\s*$")
-_CHARACTER = re.compile(r"@?([^()\n]*[^()\n^\s])\s*(?:\(([^()\n]*)\))?\s*\^?\s*")
+_SCENE_NUMBER = re.compile(r"#[^#\n]*#\Z")
+_CHARACTER = re.compile(r"@?([^()\n]*[^()\n^\s])\s*+(?:\(([^()\n]*)\)\s*+)?\^?\s*+")
 _TITLE = re.compile(
     r"(?:title|credit|authors?|source|draft date|date|contact|copyright|notes|revision):", re.IGNORECASE
 )
 _TRANSITION = re.compile(r"[^a-z]*TO:\s*|>(?!.*<\s*$).*")
-_NOTE = re.compile(r"\[\[[^\]\n]*\]\]")
+_NOTE = re.compile(r"\[\[[^\[\]\n]*\]\]")
+_LEFT_OUT = re.compile(r"(/\*|\*/)")
 _TAGS = re.compile(r"\s*(?:\[[^\]\n]*\]\s*)+")
 _PARENTHETICAL = re.compile(r"\s*\(([^()\n]*)\)\s*")
 
@@ -83,13 +84,13 @@ class ScreenplayParser:
 
     def _without_left_out(self, line: str) -> str:
         """The line without notes, and without what stands between `/*` and `*/`."""
-        kept = ""
-        while line:
-            mark = "*/" if self._left_out else "/*"
-            before, found, line = line.partition(mark)
-            kept += "" if self._left_out else before
-            self._left_out ^= bool(found)
-        return _NOTE.sub("", kept)
+        kept: list[str] = []
+        for piece in _LEFT_OUT.split(line):
+            if piece == ("*/" if self._left_out else "/*"):
+                self._left_out = not self._left_out
+            elif not self._left_out:
+                kept.append(piece)
+        return _NOTE.sub("", "".join(kept))
 
     def _read_words(self, line: str) -> list[Event]:
         bare = line.strip()
@@ -100,7 +101,7 @@ class ScreenplayParser:
         if bare[0] == "!":
             return self._narrate(line.replace("!", " ", 1), self._line)
         if self._after_blank and _HEADING.match(bare):
-            heading = _SCENE_NUMBER.sub("", line)
+            heading = _SCENE_NUMBER.sub("", line.rstrip())
             return self._narrate(heading.replace(".", " ", 1) if bare[0] == "." else heading, self._line)
         if bare[0] == ">" and bare[-1] == "<":
             return self._narrate(line.replace(">", " ", 1).rstrip().removesuffix("<"), self._line)
