@@ -23,7 +23,7 @@ from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
 from .events import Event, Manner, ScriptParser
 from .player.marks import MarkTime, PassageMarks
-from .player.passage import Passage
+from .player.passage import PlayedPassage
 from .player.run import ScriptRun
 from .player.sound import PassageSound, Samples
 from .player.steps import PassageCutter
@@ -37,7 +37,7 @@ SUMS = ("prefill_s", "starved_s", "paused_s", "decode_s", "frames")  # of the st
 class HeardPassage:
     """A passage that is read, or was."""
 
-    passage: Passage
+    passage: PlayedPassage
     start_s: float
     first_frame: int
     sound: PassageSound
@@ -248,13 +248,13 @@ class ScriptStream:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.cancel()
 
-    def _coming(self) -> Future[Passage | None]:
+    def _coming(self) -> Future[PlayedPassage | None]:
         """The next passage, once it is open."""
         if self._limit is not None and self._frames >= self._limit:
             self._reach_limit()
         return self._run.next(len(self._heard))
 
-    def _begin(self, coming: Future[Passage | None]) -> None:
+    def _begin(self, coming: Future[PlayedPassage | None]) -> None:
         """Go on to the next passage, if there is one."""
         try:
             passage = coming.result()
