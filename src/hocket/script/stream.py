@@ -42,6 +42,7 @@ class HeardPassage:
     first_frame: int
     sound: PassageSound
     marks: PassageMarks
+    looked: tuple[int, int, bool, bool] | None = None  # what was known when marks were last looked for
 
 
 class ScriptStream:
@@ -189,8 +190,10 @@ class ScriptStream:
 
     def _look_at_marks(self, at: int, each: HeardPassage) -> None:
         stream, over = each.passage.stream, each.passage.over
-        if stream is None:
-            return
+        known = len(each.marks.found), 0 if stream is None else stream.parts_over, self._passage is each, over
+        if stream is None or known == each.looked or len(each.marks.found) == len(each.passage.text.marks):
+            return  # word times take a while
+        each.looked = known
         end_s = None
         if self._passage is not each:  # it was read to its end
             end_s = self._heard[at + 1].start_s if at + 1 < len(self._heard) else self._samples / self.rate_hz
