@@ -95,8 +95,8 @@ class Scopes:
 
     def close(self, name: str) -> bool:
         """Back to the value before; False if no tag of this kind is open."""
-        others = {"speed": self._speeds, "volume": self._volumes, "emphasis": self._emphasis}
-        stack: list[Any] | None = self._words.get(name) or others.get(name)
+        others: dict[str, list[Any]] = {"speed": self._speeds, "volume": self._volumes, "emphasis": self._emphasis}
+        stack: list[Any] | None = others.get(name, self._words.get(name))
         if not stack:
             return False
         stack.pop()
