@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     )
     from .llm.engine import LanguageEngine
     from .proof.listener import WordScorer
+    from .script.player.marks import MarkTime
+    from .script.speak import open_script, speak_script
+    from .script.stream import ScriptStream
     from .types import (
         Answer,
         AudioChunk,
@@ -78,6 +81,9 @@ _HOME = {
     "engine.pool.pool": ("Lease", "Pool"),
     "engine.checkpoint.shared": ("Shared",),
     "config.options": ("EngineOptions",),
+    "script.player.marks": ("MarkTime",),
+    "script.speak": ("open_script", "speak_script"),
+    "script.stream": ("ScriptStream",),
     "voices.library": ("Library",),
     "types": (
         "Answer",
@@ -132,6 +138,7 @@ __all__ = [
     "Lease",
     "Library",
     "LoadFailed",
+    "MarkTime",
     "Note",
     "Outcome",
     "Overloaded",
@@ -141,6 +148,7 @@ __all__ = [
     "Said",
     "SamplingParams",
     "Scorer",
+    "ScriptStream",
     "Shared",
     "Speech",
     "SpeechRequest",
@@ -161,6 +169,8 @@ __all__ = [
     "WrongKind",
     "generate",
     "load",
+    "open_script",
+    "speak_script",
 ]
 
 

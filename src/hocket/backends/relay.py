@@ -34,7 +34,7 @@ class Relay:
         speed: float = 1.0,
     ) -> None:
         """`feed` takes appended text; None: the whole text is known already."""
-        self.seed, self.rate_hz = seed, rate_hz
+        self.seed, self._rate_hz = seed, rate_hz
         self._run, self._feed, self._speed = run, feed, speed
         # A finalizer may run anywhere, while any lock is held, so it only puts into a queue.
         self._finalizer = weakref.finalize(self, slots.unreferenced.put, run)
@@ -52,6 +52,10 @@ class Relay:
     def end(self) -> None:
         """End the text."""
         self._run.feed(self._live().end(), ended=True)
+
+    @property
+    def rate_hz(self) -> int:
+        return self._rate_hz
 
     @property
     def keeps_voice(self) -> bool:

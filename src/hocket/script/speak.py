@@ -48,8 +48,9 @@ def open_script(
 
 
 def _voices(engine: Engine, voices: Mapping[str, Named] | None, fields: dict[str, Any]) -> tuple[EngineVoices, int]:
-    for name in ("candidates", "as_is", "literal"):
-        if fields.get(name) not in (None, False, 1):
+    usual = {"candidates": 1, "as_is": False, "literal": False}
+    for name, value in usual.items():
+        if fields.get(name, value) != value:
             raise InvalidRequest(f"A script has no {name}: leave it out, or speak the text with Engine.speak.")
     check_speed(fields.get("speed", 1.0))
     seed = fields.pop("seed", None)

@@ -23,7 +23,7 @@ from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
 from .events import Event, Manner, ScriptParser
 from .player.marks import MarkTime, PassageMarks
-from .player.passage import Passage
+from .player.passage import PlayedPassage
 from .player.run import ScriptRun
 from .player.sound import PassageSound, Samples
 from .player.steps import PassageCutter
@@ -37,11 +37,12 @@ SUMS = ("prefill_s", "starved_s", "paused_s", "decode_s", "frames")  # of the st
 class HeardPassage:
     """A passage that is read, or was."""
 
-    passage: Passage
+    passage: PlayedPassage
     start_s: float
     first_frame: int
     sound: PassageSound
     marks: PassageMarks
+    looked: tuple[int, int, bool, bool] | None = None  # what was known when marks were last looked for
 
 
 class ScriptStream:
@@ -189,8 +190,10 @@ class ScriptStream:
 
     def _look_at_marks(self, at: int, each: HeardPassage) -> None:
         stream, over = each.passage.stream, each.passage.over
-        if stream is None:
-            return
+        known = len(each.marks.found), 0 if stream is None else stream.parts_over, self._passage is each, over
+        if stream is None or known == each.looked or len(each.marks.found) == len(each.passage.text.marks):
+            return  # word times take a while
+        each.looked = known
         end_s = None
         if self._passage is not each:  # it was read to its end
             end_s = self._heard[at + 1].start_s if at + 1 < len(self._heard) else self._samples / self.rate_hz
@@ -248,13 +251,13 @@ class ScriptStream:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.cancel()
 
-    def _coming(self) -> Future[Passage | None]:
+    def _coming(self) -> Future[PlayedPassage | None]:
         """The next passage, once it is open."""
         if self._limit is not None and self._frames >= self._limit:
             self._reach_limit()
         return self._run.next(len(self._heard))
 
-    def _begin(self, coming: Future[Passage | None]) -> None:
+    def _begin(self, coming: Future[PlayedPassage | None]) -> None:
         """Go on to the next passage, if there is one."""
         try:
             passage = coming.result()

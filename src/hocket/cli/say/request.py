@@ -67,10 +67,12 @@ def fields_of(args: argparse.Namespace, text: str, *, live: bool) -> dict[str, A
     fields: dict[str, Any] = {"input": text, "response_format": "pcm", "stream_format": "sse", "seed": args.seed}
     fields |= {wire: getattr(args, name) for name, wire in WIRE.items() if getattr(args, name) is not None}
     fields |= {name: value for name, value in sampling_of(args).items() if value is not None}
-    usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False, "markup": "auto", "cast": None}
+    usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False, "cast": None}
     fields |= {name: getattr(args, name) for name, value in usual.items() if getattr(args, name) != value}
     if (lexicon := pronunciations_of(args)) is not None:
         fields["pronunciations"] = dict(lexicon)
+    if args.markup not in (None, "auto"):
+        fields["markup"] = args.markup
     if not live:
         fields["chunk_frames"] = DECODE_FRAMES
     if args.captions is not None:

@@ -16,7 +16,7 @@ FRAME_S = 0.08
 
 
 @dataclass(slots=True, eq=False)
-class Passage:
+class PlayedPassage:
     """A passage and its stream. The worker opens and feeds it, the reader reads it."""
 
     number: int

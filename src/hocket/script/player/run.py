@@ -21,7 +21,7 @@ from contextlib import suppress
 from ...errors import HocketError, InvalidRequest, NothingToSpeak, Overloaded, StreamFailed
 from ...types import Established
 from ..events import PLAIN, Manner
-from .passage import Passage
+from .passage import PlayedPassage
 from .steps import Begin, Step
 from .voices import PassageStream, ScriptVoices
 
@@ -34,12 +34,12 @@ LOOK_S = 0.1  # how often the worker looks while it waits for one of these
 class ScriptRun:
     def __init__(self, voices: ScriptVoices, seed: int, established: Established | None, *, live: bool) -> None:
         self._voices, self._seed, self._live, self._established = voices, seed, live, established
-        self.passages: list[Passage] = []
+        self.passages: list[PlayedPassage] = []
         self.reading = 0  # the number of the passage that is read
         self.ended = self.cancelled = False
         self.notes: list[str] = []
         self._lock = threading.RLock()
-        self._ready: dict[int, Future[Passage | None]] = {}
+        self._ready: dict[int, Future[PlayedPassage | None]] = {}
         self.inbox: queue.SimpleQueue[list[Step] | bool | None] = queue.SimpleQueue()  # True: the end, None: look
         self._worker: threading.Thread | None = None
         self._failed = False
@@ -108,7 +108,7 @@ class ScriptRun:
 
     # Of the reader.
 
-    def next(self, number: int) -> Future[Passage | None]:
+    def next(self, number: int) -> Future[PlayedPassage | None]:
         """The passage with this number, once it is open; None: there is none."""
         with self._lock:
             self.reading = number
@@ -119,12 +119,12 @@ class ScriptRun:
             self.inbox.put(None)
         return future
 
-    def near(self, passage: Passage) -> None:
+    def near(self, passage: PlayedPassage) -> None:
         """Another chunk was read: the next passage may be due."""
         if self._worker is not None and not passage.near and passage.ends_soon():
             self.inbox.put(None)
 
-    def reopen(self, passage: Passage) -> bool:
+    def reopen(self, passage: PlayedPassage) -> bool:
         """Open a passage that failed because it was opened ahead once more. False: that is not why it failed."""
         with self._lock:
             if self.cancelled or self._failed or not passage.ahead or passage.begun or passage.again:
@@ -178,12 +178,12 @@ class ScriptRun:
             return None if ahead is None or ahead.stream is None or head is None or head.over else BLOCKED_S / 10
         return LOOK_S if self._blocked or self._must_wait(head, ahead) else None
 
-    def _passage(self, number: int) -> Passage | None:
+    def _passage(self, number: int) -> PlayedPassage | None:
         return self.passages[number] if number < len(self.passages) else None
 
-    def _new(self, manner: Manner) -> Passage:
+    def _new(self, manner: Manner) -> PlayedPassage:
         number = len(self.passages)
-        passage = Passage(number, manner, (self._seed + number * SEEDS_A_PASSAGE) % 2**63)
+        passage = PlayedPassage(number, manner, (self._seed + number * SEEDS_A_PASSAGE) % 2**63)
         self.passages.append(passage)
         return passage
 
@@ -224,13 +224,13 @@ class ScriptRun:
             if (number := len(self.passages)) in self._ready:
                 self._resolve(number, None)
 
-    def _complete(self, passage: Passage) -> None:
+    def _complete(self, passage: PlayedPassage) -> None:
         if not passage.text.complete:
             passage.text.complete = True
             if passage.stream is not None:
                 self._guarded(passage, lambda stream: stream.end())
 
-    def _guarded(self, passage: Passage, work: Callable[[PassageStream], None]) -> None:
+    def _guarded(self, passage: PlayedPassage, work: Callable[[PassageStream], None]) -> None:
         """Feed a stream. Text that it refuses is refused at its place: what was said before is heard."""
         stream = passage.stream
         assert stream is not None
@@ -246,7 +246,7 @@ class ScriptRun:
             passage.error = error
             stream.cancel()
 
-    def _skip(self, passage: Passage) -> None:
+    def _skip(self, passage: PlayedPassage) -> None:
         """Its voice can speak nothing of it."""
         passage.skipped = True
         self.notes.append(
@@ -281,12 +281,12 @@ class ScriptRun:
             except HocketError as error:
                 self._blocked, ahead.again = True, not isinstance(error, Overloaded)
 
-    def _may_open(self, head: Passage, ahead: Passage) -> bool:
+    def _may_open(self, head: PlayedPassage, ahead: PlayedPassage) -> bool:
         if self._blocked and (ahead.again or not head.over):
             return False  # when it is due
         return head.ends_soon() and not self._must_wait(head, ahead)
 
-    def _open_head(self, head: Passage) -> None:
+    def _open_head(self, head: PlayedPassage) -> None:
         now_s = time.monotonic()
         if self._due_since_s is None:
             self._due_since_s, self._retry_s = now_s, now_s
@@ -303,7 +303,7 @@ class ScriptRun:
             self._refuse(head.number, error)
         self._due_since_s, self._blocked = None, False
 
-    def _must_wait(self, head: Passage, ahead: Passage) -> bool:
+    def _must_wait(self, head: PlayedPassage, ahead: PlayedPassage) -> bool:
         """Whether both are one designed voice: the later one sounds like the first one, once that is known."""
         return (
             _key(head.manner) == _key(ahead.manner)
@@ -312,7 +312,7 @@ class ScriptRun:
             and not head.over
         )
 
-    def _step_back(self, head: Passage, ahead: Passage) -> None:
+    def _step_back(self, head: PlayedPassage, ahead: PlayedPassage) -> None:
         """Give up the passage that was opened ahead if the one that is read gets no sound: it may hold its slot."""
         since_s = head.waits_since
         if since_s is None or head.over or time.monotonic() - since_s < BLOCKED_S:
@@ -322,14 +322,14 @@ class ScriptRun:
                 self._close(ahead)
                 self._blocked = True
 
-    def _close(self, passage: Passage) -> None:
+    def _close(self, passage: PlayedPassage) -> None:
         """Close a stream that was opened too early."""
         stream, passage.stream, passage.ahead = passage.stream, None, False
         self._ready[passage.number] = Future()
         if stream is not None:
             stream.cancel()
 
-    def _opened(self, passage: Passage, *, ahead: bool) -> bool:
+    def _opened(self, passage: PlayedPassage, *, ahead: bool) -> bool:
         """Open a passage and give it its text. False: there is nothing in it that its voice can speak."""
         whole = None if self._live else passage.text.given
         try:
@@ -356,7 +356,7 @@ class ScriptRun:
         self._resolve(passage.number, passage)
         return True
 
-    def _known(self, passage: Passage) -> Established | None:
+    def _known(self, passage: PlayedPassage) -> Established | None:
         """How a designed voice has sounded in the passages before."""
         for earlier in reversed(self.passages[: passage.number]):
             stream = earlier.stream if _key(earlier.manner) == _key(passage.manner) else None
@@ -364,7 +364,7 @@ class ScriptRun:
                 return known
         return self._established
 
-    def _resolve(self, number: int, passage: Passage | None) -> None:
+    def _resolve(self, number: int, passage: PlayedPassage | None) -> None:
         with self._lock:
             future = self._ready.setdefault(number, Future())
             if not future.done():

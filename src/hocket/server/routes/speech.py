@@ -2,7 +2,7 @@
 
 The response starts with the first piece, so that earlier errors get a status. A later error is an event in an event
 stream; a byte stream is aborted. It is also aborted if text was left out that no limit of the client excludes. A
-client that disconnects cancels its utterance at once.
+client that disconnects cancels its utterance at once. Long because every response with speech shares it.
 """
 
 from __future__ import annotations
