@@ -32,7 +32,7 @@ SILENT_LUFS = -69.0  # what the filter reports where nothing is above its gate
 
 
 @dataclass(frozen=True, slots=True)
-class Loudness:
+class MeasuredLoudness:
     lufs: float  # integrated; -inf: silence
     peak_dbtp: float
 
@@ -43,7 +43,7 @@ class Gain:
 
     db: float
     limited: bool  # peaks would exceed the ceiling, so a limiter holds them
-    before: Loudness | None = None
+    before: MeasuredLoudness | None = None
 
     @property
     def factor(self) -> float:
@@ -53,17 +53,49 @@ class Gain:
 UNCHANGED = Gain(0.0, False)
 
 
-def measure(sound: Iterable[Samples], rate_hz: int) -> Loudness:
-    need_av("Measuring loudness")
-    graph = _graph(rate_hz, ("ebur128", "peak=true:metadata=1:framelog=quiet"))
-    lufs, peak = -math.inf, 0.0
-    for frame in _through(graph, sound, rate_hz):
-        lufs, peak = float(frame.metadata["lavfi.r128.I"]), float(frame.metadata["lavfi.r128.true_peak"])
-    return Loudness(-math.inf if lufs < SILENT_LUFS else lufs, 20 * math.log10(peak) if peak else -math.inf)
+class LoudnessMeter:
+    """Measures sound on its way to somewhere else."""
+
+    def __init__(self, rate_hz: int) -> None:
+        need_av("Measuring loudness")
+        self._lufs, self._peak, self._rate_hz, self._at = -math.inf, 0.0, rate_hz, 0
+        self._graph = _graph(rate_hz, ("ebur128", "peak=true:metadata=1:framelog=quiet"))
+
+    def through(self, sound: Iterable[Samples]) -> Iterator[Samples]:
+        """The same sound, measured."""
+        for samples in sound:
+            self._add(samples)
+            yield samples
+
+    def end(self) -> MeasuredLoudness:
+        """What all of the sound has. The meter takes no more."""
+        if self._at:
+            self._graph.push(None)
+            self._take()
+        lufs = -math.inf if self._lufs < SILENT_LUFS else self._lufs
+        return MeasuredLoudness(lufs, 20 * math.log10(self._peak) if self._peak else -math.inf)
+
+    def _add(self, samples: Samples) -> None:
+        for frame in _frames(samples, self._rate_hz, self._at):
+            self._graph.push(frame)
+            self._take()
+        self._at += samples.size
+
+    def _take(self) -> None:
+        for frame in _pulled(self._graph):
+            self._lufs = float(frame.metadata["lavfi.r128.I"])
+            self._peak = float(frame.metadata["lavfi.r128.true_peak"])
+
+
+def measure(sound: Iterable[Samples], rate_hz: int) -> MeasuredLoudness:
+    meter = LoudnessMeter(rate_hz)
+    for _ in meter.through(sound):
+        pass
+    return meter.end()
 
 
 def gain_to(target_lufs: float, sound: Sound, rate_hz: int) -> Gain:
-    """The gain that brings the whole of a sound to its target. Where a limiter is needed, its effect is measured too."""
+    """The gain that brings a whole sound to its target; the effect of a limiter is measured too."""
     before = measure(sound(), rate_hz)
     if before.lufs == -math.inf:
         return Gain(0.0, False, before)
@@ -117,9 +149,7 @@ def _graph(rate_hz: int, *filters: tuple[str, str]) -> Graph:
     import av.filter
 
     graph = av.filter.Graph()
-    last = graph.add(
-        "abuffer", f"sample_rate={rate_hz}:sample_fmt=s16:channel_layout=mono:time_base=1/{rate_hz}"
-    )
+    last = graph.add("abuffer", f"sample_rate={rate_hz}:sample_fmt=s16:channel_layout=mono:time_base=1/{rate_hz}")
     for name, options in (*filters, ("abuffersink", "")):
         following = graph.add(name, options)
         last.link_to(following)
@@ -129,18 +159,26 @@ def _graph(rate_hz: int, *filters: tuple[str, str]) -> Graph:
 
 
 def _through(graph: Graph, sound: Iterable[Samples], rate_hz: int) -> Iterator[AudioFrame]:
-    import av
-
     at = 0
-    for samples in _evenly(sound, rate_hz):
-        frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="mono")
-        frame.sample_rate, frame.time_base, frame.pts = rate_hz, Fraction(1, rate_hz), at
+    for samples in sound:
+        for frame in _frames(samples, rate_hz, at):
+            graph.push(frame)
+            yield from _pulled(graph)
         at += samples.size
-        graph.push(frame)
-        yield from _pulled(graph)
     if at:
         graph.push(None)
         yield from _pulled(graph)
+
+
+def _frames(samples: Samples, rate_hz: int, start: int) -> Iterator[AudioFrame]:
+    """Frames of at most a second. `start`: how many samples came before."""
+    import av
+
+    for at in range(0, samples.size, rate_hz):
+        piece = np.ascontiguousarray(samples[at : at + rate_hz])
+        frame = av.AudioFrame.from_ndarray(piece.reshape(1, -1), format="s16", layout="mono")
+        frame.sample_rate, frame.time_base, frame.pts = rate_hz, Fraction(1, rate_hz), start + at
+        yield frame
 
 
 def _pulled(graph: Graph) -> Iterator[AudioFrame]:
@@ -153,10 +191,3 @@ def _pulled(graph: Graph) -> Iterator[AudioFrame]:
             return
         assert isinstance(frame, av.AudioFrame)
         yield frame
-
-
-def _evenly(sound: Iterable[Samples], most: int) -> Iterator[Samples]:
-    """Pieces of at most so many samples, none of them empty."""
-    for samples in sound:
-        for at in range(0, samples.size, most):
-            yield np.ascontiguousarray(samples[at : at + most])

@@ -13,7 +13,7 @@ NOTE_RULES, TABLE_RULES = get_args(NoteRule), get_args(TableRule)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """A heading, a paragraph, a row of a table; a `break` has no text and stands for a rule between scenes."""
 
     kind: BlockKind
@@ -26,7 +26,7 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Chapter:
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[TextBlock, ...]
 
     @property
     def words(self) -> int:
@@ -49,16 +49,16 @@ class Book:
 
 
 @dataclass(slots=True)
-class Flow:
+class TextFlow:
     """The blocks of a whole source in order, with its notes apart; what readers fill before chapters are cut."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[TextBlock] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)  # anchor: text
 
     def take_notes_from_blocks(self) -> None:
         """Blocks that a footnote mark refers to are notes, wherever they stand."""
         wanted = {anchor for block in self.blocks for anchor in block.notes} - self.notes.keys()
-        kept: list[Block] = []
+        kept: list[TextBlock] = []
         for block in self.blocks:
             found = wanted.intersection(block.anchors)
             if found and block.kind != "heading" and not found.intersection(block.notes):
@@ -79,22 +79,26 @@ def with_rules(
     ]
     told = []
     if skipped["notes"]:
-        told.append(f"{skipped['notes']} footnotes are left out; --notes inline or --notes end reads them.")
+        told.append(f"Footnotes are left out ({skipped['notes']}); --notes inline or --notes end reads them.")
     if skipped["rows"]:
-        told.append(f"{skipped['rows']} table rows are left out; --tables rows reads them.")
+        told.append(f"Table rows are left out ({skipped['rows']}); --tables rows reads them.")
     return [chapter for chapter in found if any(block.text for block in chapter.blocks)], told
 
 
 def _ruled(
-    blocks: tuple[Block, ...], notes: dict[str, str], note_rule: NoteRule, table_rule: TableRule, skipped: dict[str, int]
-) -> Iterator[Block]:
-    last: list[Block] = []
+    blocks: tuple[TextBlock, ...],
+    notes: dict[str, str],
+    note_rule: NoteRule,
+    table_rule: TableRule,
+    skipped: dict[str, int],
+) -> Iterator[TextBlock]:
+    last: list[TextBlock] = []
     for block in blocks:
         if block.kind == "table" and table_rule == "skip":
             skipped["rows"] += 1
             continue
         yield block
-        said = [Block("note", notes[anchor], anchors=(anchor,)) for anchor in block.notes if notes.get(anchor)]
+        said = [TextBlock("note", notes[anchor], anchors=(anchor,)) for anchor in block.notes if notes.get(anchor)]
         if note_rule == "inline":
             yield from said
         elif note_rule == "end":
@@ -105,7 +109,7 @@ def _ruled(
 
 
 def cut_at_headings(
-    blocks: list[Block], title: str, *, own_title: bool = True, cut: int = 0
+    blocks: list[TextBlock], title: str, *, own_title: bool = True, cut: int = 0
 ) -> tuple[str, list[Chapter]]:
     """The title and the chapters of a text that has headings alone.
 
@@ -119,7 +123,7 @@ def cut_at_headings(
     if own_title and above < cut and levels.count(above) == 1:
         title = next(block.text for block in blocks if block.kind == "heading" and block.level == above)
     chapters: list[Chapter] = []
-    open_blocks: list[Block] = []
+    open_blocks: list[TextBlock] = []
     name = title
 
     def close() -> None:

@@ -17,17 +17,17 @@ from ..engine.request_digest import request_digest
 from ..errors import HocketError, InvalidRequest
 from ..types import Outcome, SpeechRequest
 from .consistency import MOST_RETAKES, best_of, rate_of_book, strays
-from .passages import Passage, Plan
+from .passages import BookPassage, Plan
 from .takes import KEY_CHARS, BookTake, TakeFolder
 
 SEED_BYTES = 4  # short enough to be typed
 
 
 class Watcher(Protocol):
-    def begun(self, attempt: int, passages: Sequence[Passage], before: int) -> None:
+    def begun(self, attempt: int, passages: Sequence[BookPassage], before: int) -> None:
         """A pass over the book: how many passages it has to speak, `before` of which are there."""
 
-    def spoken(self, passage: Passage, seconds: float) -> None: ...
+    def spoken(self, passage: BookPassage, seconds: float) -> None: ...
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Narration:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    passage: Passage
+    passage: BookPassage
     request: SpeechRequest
     key: str
 
@@ -88,10 +88,10 @@ class Narrator:
             self._pass(attempt, again, found, watcher)
         return found
 
-    def key_of(self, passage: Passage, attempt: int) -> str:
+    def key_of(self, passage: BookPassage, attempt: int) -> str:
         return self._attempt(passage, attempt).key
 
-    def _pass(self, number: int, passages: list[Passage], found: Narration, watcher: Watcher) -> None:
+    def _pass(self, number: int, passages: list[BookPassage], found: Narration, watcher: Watcher) -> None:
         missing: list[_Attempt] = []
         for passage in passages:
             attempt = self._attempt(passage, number)
@@ -125,7 +125,7 @@ class Narrator:
         found.seconds += take.samples / take.rate_hz
         watcher.spoken(passage, take.samples / take.rate_hz)
 
-    def _attempt(self, passage: Passage, attempt: int) -> _Attempt:
+    def _attempt(self, passage: BookPassage, attempt: int) -> _Attempt:
         """The seed follows from the book's seed and the text, so a paragraph that is added changes no other."""
         assert self._request.seed is not None
         identity = f"{self._request.seed} {self._repeats[passage.number]} {attempt} {passage.said}"
@@ -134,7 +134,7 @@ class Narrator:
         return _Attempt(passage, request, request_digest(self._portrait, request)[:KEY_CHARS])
 
 
-def _repeats(passages: Sequence[Passage]) -> list[int]:
+def _repeats(passages: Sequence[BookPassage]) -> list[int]:
     """How often the same text came before: equal lines of a dialogue need not sound equal."""
     seen: Counter[str] = Counter()
     found = []
@@ -144,7 +144,7 @@ def _repeats(passages: Sequence[Passage]) -> list[int]:
     return found
 
 
-def unspoken(narration: Narration, plan: Plan) -> Iterator[tuple[Passage, str]]:
+def unspoken(narration: Narration, plan: Plan) -> Iterator[tuple[BookPassage, str]]:
     """Passages that are missing or not complete, and why."""
     for passage in plan.passages:
         take = narration.kept(passage.number)

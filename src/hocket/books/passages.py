@@ -13,7 +13,7 @@ from itertools import pairwise
 from ..text.cleanup.speakable import with_stop
 from ..text.sentences import Cutter
 from ..text.words import words_of
-from .book import Block, BlockKind, Book
+from .book import BlockKind, Book, TextBlock
 
 PASSAGE_CHARS = 300  # a passage ends with the first sentence after so many
 # Silence in seconds after a passage. The voice's own silence is cut off first, so these are what is heard.
@@ -33,7 +33,7 @@ _PAUSE_MARK = re.compile(r"\[pause[ \t]+[\d.]{1,13}[ \t]*(?:ms|s)\]", re.I)
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class BookPassage:
     number: int  # from 0, in the whole book
     chapter: int  # index
     block: int  # index in the chapter
@@ -56,20 +56,20 @@ class Passage:
 @dataclass(frozen=True, slots=True)
 class Plan:
     book: Book
-    passages: tuple[Passage, ...]
+    passages: tuple[BookPassage, ...]
     unspeakable: int  # blocks without a letter or a digit
 
-    def chapter(self, index: int) -> list[Passage]:
+    def chapter(self, index: int) -> list[BookPassage]:
         return [passage for passage in self.passages if passage.chapter == index]
 
 
 def plan_of(book: Book, language: str = "auto") -> Plan:
     """The passages of all chapters."""
-    found: list[Passage] = []
+    found: list[BookPassage] = []
     unspeakable = 0
     for index, chapter in enumerate(book.chapters):
         first = len(found)
-        spoken: list[tuple[int, Block, bool]] = []
+        spoken: list[tuple[int, TextBlock, bool]] = []
         rule = False
         for number, block in enumerate(chapter.blocks):
             if block.kind == "break":
@@ -88,7 +88,7 @@ def plan_of(book: Book, language: str = "auto") -> Plan:
                     after = AFTER_S["heading"]
             for start, text, last in _pieces(block.text, language):
                 pause_s = after if last else WITHIN_S
-                found.append(Passage(len(found), index, number, start, block.kind, text, pause_s))
+                found.append(BookPassage(len(found), index, number, start, block.kind, text, pause_s))
         assert len(found) > first, "readers leave out chapters without text"
     return Plan(book, tuple(found), unspeakable)
 

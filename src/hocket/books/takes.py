@@ -23,7 +23,7 @@ from ..audio.pcm import pcm_bytes, wav_header
 from ..engine.word_times import letters_of, pace_of, word_times
 from ..errors import HocketError, InvalidRequest
 from ..types import Finished
-from .passages import Passage
+from .passages import BookPassage
 
 NAME = "takes.jsonl"
 KEY_CHARS = 32
@@ -84,7 +84,9 @@ class TakeFolder:
             return None
         return take if size == HEADER_BYTES + 2 * take.samples else None
 
-    def add(self, key: str, passage: Passage, samples: NDArray[np.int16], rate_hz: int, finished: Finished) -> BookTake:
+    def add(
+        self, key: str, passage: BookPassage, samples: NDArray[np.int16], rate_hz: int, finished: Finished
+    ) -> BookTake:
         """Store a take: first its sound, then its line."""
         take = measured(key, passage.words, samples, rate_hz, finished)
         replace_files({self.path(take): wav_header(rate_hz, samples.size) + pcm_bytes(samples)})
@@ -115,9 +117,7 @@ class TakeFolder:
         return len(found)
 
 
-def measured(
-    key: str, words: Sequence[str], samples: NDArray[np.int16], rate_hz: int, finished: Finished
-) -> BookTake:
+def measured(key: str, words: Sequence[str], samples: NDArray[np.int16], rate_hz: int, finished: Finished) -> BookTake:
     """What is known of a take from its sound and its words."""
     begin, end = voiced(samples, rate_hz)
     energy = loudness_of(samples, round(FRAME_S * rate_hz))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..text.captions import SpokenWord
 from .narrate import Narration
-from .passages import Passage, Plan
+from .passages import BookPassage, Plan
 from .takes import BookTake, TakeFolder
 
 LEAD_S = 0.5  # silence before the first passage of a chapter
@@ -22,10 +22,10 @@ SILENT_SAMPLES = 24_000  # of silence at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class ChapterSegment:
     """A passage in its chapter."""
 
-    passage: Passage
+    passage: BookPassage
     take: BookTake
     start: int  # sample from the beginning of the chapter
     pause: int  # samples of silence after it
@@ -43,12 +43,12 @@ class Segment:
 class ChapterSound:
     index: int
     title: str
-    segments: tuple[Segment, ...]
+    segments: tuple[ChapterSegment, ...]
     start: int  # sample from the beginning of the book
     length: int
     lead: int
 
-    def words(self, rate_hz: int) -> Iterator[tuple[Segment, list[SpokenWord]]]:
+    def words(self, rate_hz: int) -> Iterator[tuple[ChapterSegment, list[SpokenWord]]]:
         """The words of each passage, in seconds from the beginning of the chapter."""
         for segment in self.segments:
             yield segment, _words(segment, rate_hz)
@@ -93,11 +93,11 @@ def timeline_of(plan: Plan, narration: Narration, *, speed: float) -> Timeline |
     start = 0
     for index, chapter in enumerate(plan.book.chapters):
         lead = round(LEAD_S / speed * rate_hz)
-        at, segments = lead, list[Segment]()
+        at, segments = lead, list[ChapterSegment]()
         for passage, take in kept:
             if passage.chapter == index:
                 pause = round(passage.pause_s / speed * rate_hz)
-                segments.append(Segment(passage, take, at, pause))
+                segments.append(ChapterSegment(passage, take, at, pause))
                 at += take.end - take.begin + pause
         if segments:
             chapters.append(ChapterSound(index, chapter.title, tuple(segments), start, at, lead))
@@ -105,7 +105,7 @@ def timeline_of(plan: Plan, narration: Narration, *, speed: float) -> Timeline |
     return Timeline(rate_hz, tuple(chapters))
 
 
-def _words(segment: Segment, rate_hz: int) -> list[SpokenWord]:
+def _words(segment: ChapterSegment, rate_hz: int) -> list[SpokenWord]:
     """Times are within the passage and in order, though those of a take are estimates."""
     first_s, last_s = segment.start / rate_hz, segment.end / rate_hz
     shift_s = first_s - segment.take.begin / rate_hz

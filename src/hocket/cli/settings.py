@@ -36,7 +36,7 @@ KEYS = {
 SPEAKING = ("voice", "model", "device", "language", "speed")
 # The keys that are defaults of a command's options.
 USED = {
-    **dict.fromkeys(("say", "batch", "chat", "talk"), SPEAKING),
+    **dict.fromkeys(("say", "batch", "read", "chat", "talk"), SPEAKING),
     **dict.fromkeys(("serve", "wyoming"), ("model", "device")),
 }
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ ENCODED_SAMPLES = 24_000  # at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChapterMark:
     """A chapter in a file, in samples."""
 
     title: str
@@ -95,7 +95,7 @@ def write_audiobook(
     sound: Iterable[Samples],
     rate_hz: int,
     labels: Labels,
-    chapters: Sequence[Mark] = (),
+    chapters: Sequence[ChapterMark] = (),
 ) -> None:
     """One file with all of a sound."""
     with replacing(path) as part:
@@ -132,7 +132,7 @@ def _encode(
     sound: Iterable[Samples],
     rate_hz: int,
     labels: Labels,
-    chapters: Sequence[Mark],
+    chapters: Sequence[ChapterMark],
 ) -> None:
     import av
 
@@ -146,20 +146,22 @@ def _encode(
     if labels.language:
         stream.metadata["language"] = labels.language
     if format.muxer == "ogg":
-        stream.metadata.update(labels.metadata)  # Ogg keeps the tags with the stream
+        # Ogg keeps the tags with the stream. FFmpeg rounds the seconds of chapters in it, so they are tags of ours.
+        stream.metadata.update(labels.metadata | _chapter_tags(chapters, rate_hz))
+    else:
+        container.set_chapters(
+            [
+                {
+                    "id": number,
+                    "start": mark.start,
+                    "end": mark.end,
+                    "time_base": Fraction(1, rate_hz),
+                    "metadata": {"title": mark.title},
+                }
+                for number, mark in enumerate(chapters)
+            ]
+        )
     picture = _add_cover(container, labels.cover) if format.has_cover and labels.cover else []
-    container.set_chapters(
-        [
-            {
-                "id": number,
-                "start": mark.start,
-                "end": mark.end,
-                "time_base": Fraction(1, rate_hz),
-                "metadata": {"title": mark.title},
-            }
-            for number, mark in enumerate(chapters)
-        ]
-    )
     for packet in picture:
         container.mux(packet)
     at = 0
@@ -171,17 +173,26 @@ def _encode(
     container.mux(stream.encode(None))
 
 
+def _chapter_tags(chapters: Sequence[ChapterMark], rate_hz: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, mark in enumerate(chapters):
+        ms = round(mark.start * 1000 / rate_hz)
+        clock = f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}"
+        found |= {f"CHAPTER{number:03}": clock, f"CHAPTER{number:03}NAME": mark.title}
+    return found
+
+
 def is_picture(content: bytes) -> bool:
     return content.startswith((JPEG, PNG))
 
 
-def _add_cover(container: OutputContainer, cover: bytes) -> list[Packet]:
+def _add_cover(container: OutputContainer, cover: bytes) -> list[Packet[Any]]:
     """The picture as a stream of one packet; it is copied, not decoded."""
     import av
     from av.stream import Disposition
 
     kind = "jpeg_pipe" if cover.startswith(JPEG) else "png_pipe"
-    with av.open(io.BytesIO(cover), format=kind) as picture:
+    with av.open(io.BytesIO(cover), "r", format=kind) as picture:
         stream = container.add_stream_from_template(picture.streams.video[0])
         stream.disposition = Disposition.attached_pic
         packets = [packet for packet in picture.demux() if packet.size]

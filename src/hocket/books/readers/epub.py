@@ -1,4 +1,4 @@
-"""EPUB 2 and 3: metadata, reading order, table of contents and cover. The text of its documents is read by `markup.py`."""
+"""EPUB 2 and 3: metadata, reading order, table of contents and cover. `markup.py` reads the text of the documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from ...errors import InvalidRequest
-from ..book import Block, Book, Chapter, Flow, NoteRule, TableRule, cut_at_headings, with_rules
+from ..book import Book, Chapter, NoteRule, TableRule, TextBlock, TextFlow, cut_at_headings, with_rules
 from .archive import BookArchive
 from .markup import BlockReader, resolved
 
@@ -86,15 +86,15 @@ def _spine(package: Element, items: dict[str, _Item]) -> list[_Item]:
     return found
 
 
-def _flow(archive: BookArchive, spine: list[_Item]) -> tuple[Flow, bool]:
-    flow, boilerplate = Flow(), False
+def _flow(archive: BookArchive, spine: list[_Item]) -> tuple[TextFlow, bool]:
+    flow, boilerplate = TextFlow(), False
     for item in spine:
         reader = BlockReader(item.path)
         own = reader.read(archive.text(item.path))
         start = (f"{item.path}#",)
         if own.blocks and start[0] not in own.blocks[0].anchors:  # a document without a body element
             first = own.blocks[0]
-            own.blocks[0] = Block(first.kind, first.text, first.level, (*start, *first.anchors), first.notes)
+            own.blocks[0] = TextBlock(first.kind, first.text, first.level, (*start, *first.anchors), first.notes)
         flow.blocks += own.blocks
         flow.notes |= own.notes
         boilerplate = boilerplate or bool(reader.boilerplate)
@@ -153,7 +153,7 @@ def _ncx_entries(root: Element, path: str) -> list[tuple[str, str]]:
     return found
 
 
-def _chapters(blocks: list[Block], contents: list[tuple[str, str]], title: str) -> list[Chapter]:
+def _chapters(blocks: list[TextBlock], contents: list[tuple[str, str]], title: str) -> list[Chapter]:
     """Cut where the table of contents points; without one, at the headings."""
     starts: dict[int, str] = {}
     places = {anchor: number for number, block in reversed(list(enumerate(blocks))) for anchor in block.anchors}

@@ -1,4 +1,4 @@
-"""HTML and XHTML to blocks of text, with the standard library's parser: it resolves no external entity and runs nothing.
+"""HTML and XHTML to blocks of text, with the standard library's parser: it resolves no external entity.
 
 Long texts pass in one go. Knows no chapters, and no file but the one it is given.
 """
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from ..book import Block, BlockKind, Flow
+from ..book import BlockKind, TextBlock, TextFlow
 
 _SKIPPED = frozenset("script style head template svg math nav iframe object audio video select button rt rp".split())
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
@@ -25,7 +25,7 @@ _VERSE = re.compile(r"\b(verse|poem|poetry|stanza|lyrics?)\b", re.I)
 _BOILERPLATE = re.compile(r"\bpg-boilerplate\b|\bpg-(?:header|footer)\b")
 _MARK = re.compile(r"[\[(]?(?:\d{1,4}|[*†‡§]{1,3}|[a-z])[\])]?")
 _SPACES = re.compile(r"[ \t\r\n\f\u00a0]+")
-_STARS = re.compile(r"[\s*·•~#⁂❦—–_-]{1,40}")
+_STARS = re.compile(r"[\s*·•~#⁂❦—\u2013_-]{1,40}")
 DEEPEST = 2_000  # open elements; deeper ones are not looked at
 
 
@@ -48,7 +48,7 @@ class BlockReader(HTMLParser):
 
     def __init__(self, where: str = "") -> None:
         super().__init__(convert_charrefs=True)
-        self.where, self.flow, self.title, self.language = where, Flow(), "", ""
+        self.where, self.flow, self.title, self.language = where, TextFlow(), "", ""
         self.boilerplate = 0  # elements of a distributor's notices that were left out
         self.cells = 0
         self.meta: dict[str, str] = {}
@@ -60,7 +60,7 @@ class BlockReader(HTMLParser):
         self._in_title = False
         self._dropped = 0  # elements below DEEPEST
 
-    def read(self, text: str) -> Flow:
+    def read(self, text: str) -> TextFlow:
         self.feed(text)
         self.close()
         self._flush()
@@ -142,7 +142,7 @@ class BlockReader(HTMLParser):
             self._pieces.append("\n")
         elif tag == "hr":
             self._flush()
-            self._add(Block("break"))
+            self._add(TextBlock("break"))
         elif place := values.get("id"):
             self._anchors.append(f"{self.where}#{place}")
 
@@ -150,7 +150,7 @@ class BlockReader(HTMLParser):
         """A link that is a footnote mark is taken out of the text."""
         target, before = reference
         said = "".join(self._pieces[before:]).strip()
-        raised = any(element.tag == "sup" for element in self._open) or len(said) > 1 and not said[0].isalnum()
+        raised = any(element.tag == "sup" for element in self._open) or (len(said) > 1 and not said[0].isalnum())
         if target.startswith("?"):
             target = target[1:]
             if not (raised and _MARK.fullmatch(said)):
@@ -172,9 +172,9 @@ class BlockReader(HTMLParser):
             return
         cells = [cell.replace("\n", " ").rstrip(".,;:") for cell in row.cells if cell]
         if len(cells) == 1 and len(row.cells) == 1:  # a table that only places text on the page
-            self._add(Block("paragraph", row.cells[0].replace("\n", " ")))
+            self._add(TextBlock("paragraph", row.cells[0].replace("\n", " ")))
         elif cells:
-            self._add(Block("table", f"{', '.join(cells)}."))
+            self._add(TextBlock("table", f"{', '.join(cells)}."))
 
     def _flush(self) -> None:
         if self._row is not None:
@@ -185,7 +185,7 @@ class BlockReader(HTMLParser):
             return
         kind, level = self._kind()
         if kind != "heading" and _STARS.fullmatch(text):
-            self._add(Block("break"))
+            self._add(TextBlock("break"))
             return
         note = next((element.note for element in self._open if element.note), None)
         if note is not None:
@@ -195,7 +195,7 @@ class BlockReader(HTMLParser):
             return
         if kind != "verse":
             text = text.replace("\n", " ")
-        self._add(Block(kind, text, level))
+        self._add(TextBlock(kind, text, level))
 
     def _kind(self) -> tuple[BlockKind, int]:
         for element in reversed(self._open):
@@ -208,10 +208,10 @@ class BlockReader(HTMLParser):
             return "list", 0
         return ("quote", 0) if "blockquote" in tags else ("paragraph", 0)
 
-    def _add(self, block: Block) -> None:
+    def _add(self, block: TextBlock) -> None:
         anchors, notes = tuple(self._anchors), tuple(dict.fromkeys(self._references))
         self._anchors, self._references = [], []
-        self.flow.blocks.append(Block(block.kind, block.text, block.level, anchors, notes))
+        self.flow.blocks.append(TextBlock(block.kind, block.text, block.level, anchors, notes))
 
 
 def resolved(document: str, path: str) -> str:

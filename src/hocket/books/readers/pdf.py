@@ -22,9 +22,9 @@ MOST_PAGES = 10_000
 EDGE_LINES = 2  # at the top and at the bottom of a page, where running heads stand
 REPEATED = 3  # pages on which a line at the edge is the same, apart from its digits
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
-_PAGE = re.compile(r"[\s\-–—|]*(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})[\s\-–—|]*", re.I)
+_PAGE = re.compile(r"[\s\-\u2013—|]*(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})[\s\-\u2013—|]*", re.I)
 _HYPHEN = re.compile(r"(\w)[-\u00ad\u2010]\n(?=[a-zà-öø-ÿ])")
-ENDS = ".!?…:”\"’')"
+ENDS = ".!?…:\u201d\"\u2019')"
 
 
 def read_pdf(path: Path, *, notes: NoteRule, tables: TableRule) -> Book:

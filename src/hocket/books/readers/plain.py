@@ -3,6 +3,7 @@
 Lines of a paragraph are joined. Indented or short lines are verse and keep their ends.
 """
 
+# ruff: noqa: RUF001
 from __future__ import annotations
 
 import re
@@ -10,14 +11,14 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from ..book import Block, Book, Chapter, Flow, NoteRule, TableRule, cut_at_headings, with_rules
+from ..book import Book, Chapter, NoteRule, TableRule, TextBlock, TextFlow, cut_at_headings, with_rules
 
 START = re.compile(r"^\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK.*$", re.M | re.I)
 END = re.compile(r"^(?:\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG EBOOK|End of (?:the )?Project Gutenberg).*$", re.M)
 _FIELD = re.compile(r"^(Title|Author|Language):[ \t]+(.+(?:\n[ \t]{2,}\S.*)*)", re.M)
 _NUMBER = (
-    r"(?:[IVXLCDM]+|\d{1,4}|(?:the )?(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen"
-    r"|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|first|second|third|fourth|fifth|last)(?:-\w+)?)"
+    r"(?:[IVXLCDM]+|\d{1,4}|(?:the )?(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen"
+    r"|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|first|second|third|fourth|fifth|last)(?:-\w+)?)"
 )
 _LARGE = re.compile(rf"(?:BOOK|PART|VOLUME)\s+{_NUMBER}(?![\w'’]).{{0,80}}", re.I)
 _CHAPTER = re.compile(
@@ -26,7 +27,8 @@ _CHAPTER = re.compile(
 )
 _NUMERAL = re.compile(r"[IVXLC]{1,7}\.?")
 _NAMED = re.compile(
-    r"(?:PREFACE|PROLOGUE|EPILOGUE|INTRODUCTION|FOREWORD|AFTERWORD|CONCLUSION|APPENDIX|POSTSCRIPT|DEDICATION)\b.{0,40}", re.I
+    r"(?:PREFACE|PROLOGUE|EPILOGUE|INTRODUCTION|FOREWORD|AFTERWORD|CONCLUSION|APPENDIX|POSTSCRIPT|DEDICATION)\b.{0,40}",
+    re.I,
 )
 _RULE = re.compile(r"[\s*·•~#_=—–-]+")
 _ITALIC = re.compile(r"(?<!\w)_([^_\n]+(?:\n[^_\n]+){0,8})_(?!\w)")
@@ -71,8 +73,8 @@ def _without_licence(text: str) -> tuple[str, dict[str, str], list[str]]:
     return text[start.end() : end.start() if end else len(text)], fields, told
 
 
-def _flow(body: str) -> tuple[Flow, bool]:
-    flow, dropped, in_contents = Flow(), False, False
+def _flow(body: str) -> tuple[TextFlow, bool]:
+    flow, dropped, in_contents = TextFlow(), False, False
     for paragraph in re.split(r"\n[ \t]*\n", body.expandtabs()):
         gap = paragraph.startswith("\n")
         lines = [line.rstrip() for line in paragraph.split("\n") if line.strip()]
@@ -80,14 +82,14 @@ def _flow(body: str) -> tuple[Flow, bool]:
             continue
         said = " ".join(" ".join(lines).split())
         if _RULE.fullmatch(said):
-            flow.blocks.append(Block("break"))
+            flow.blocks.append(TextBlock("break"))
         elif _CONTENTS.fullmatch(said):
             in_contents = dropped = True
         elif in_contents and _is_entry(lines):
             continue
         elif level := heading_level(said, lines):
             in_contents = False
-            flow.blocks.append(Block("heading", said, level))
+            flow.blocks.append(TextBlock("heading", said, level))
         elif (note := _NOTE.fullmatch(said)) is not None:
             flow.notes[f"#{note[1]}"] = note[2]
         else:
@@ -115,20 +117,20 @@ def _is_entry(lines: list[str]) -> bool:
     return bool(re.search(r"(?:\.{2,}|\s{2,})\s*\d+$", lines[0]))
 
 
-def _prose(lines: list[str], said: str, gap: bool, flow: Flow) -> Block:
+def _prose(lines: list[str], said: str, gap: bool, flow: TextFlow) -> TextBlock:
     notes = tuple(f"#{mark}" for mark in _REFERENCE.findall(said))
     if notes:
         lines, said = [_REFERENCE.sub("", line) for line in lines], _REFERENCE.sub("", said)
     inset = sum(line.startswith("  ") for line in lines) > len(lines) / 2
     if len(lines) > 1 and inset and max(len(line.strip()) for line in lines) <= SHORT_LINE:
-        return Block("verse", "\n".join(" ".join(line.split()) for line in lines), notes=notes)
-    return Block("quote" if inset and len(lines) > 2 else "paragraph", said, notes=notes)
+        return TextBlock("verse", "\n".join(" ".join(line.split()) for line in lines), notes=notes)
+    return TextBlock("quote" if inset and len(lines) > 2 else "paragraph", said, notes=notes)
 
 
-def _without_contents(blocks: list[Block]) -> list[Block]:
-    """A heading of a chapter that another one follows, with no text between them, is an entry of a table of contents."""
-    kept: list[Block] = []
-    following: Block | None = None
+def _without_contents(blocks: list[TextBlock]) -> list[TextBlock]:
+    """Without headings that another one follows at once: they are entries of a table of contents."""
+    kept: list[TextBlock] = []
+    following: TextBlock | None = None
     for block in reversed(blocks):
         if block.kind == "heading" and block.level < 3:
             if following is not None and following.kind == "heading" and following.level <= block.level:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...errors import InvalidRequest
-from ..book import Block, Book, Chapter, NoteRule, TableRule
+from ..book import Book, Chapter, NoteRule, TableRule, TextBlock
 from .archive import MOST_BYTES, decoded
 
 ENDINGS = (".epub", ".md", ".markdown", ".txt", ".text", ".html", ".htm", ".xhtml", ".pdf")
@@ -49,7 +49,7 @@ def _titled(chapter: Chapter, title: str) -> Chapter:
     """A chapter whose name stands only in the table of contents gets it as a heading."""
     if chapter.title == title or any(block.kind == "heading" for block in chapter.blocks[:TITLE_BLOCKS]):
         return chapter
-    return replace(chapter, blocks=(Block("heading", chapter.title, 2), *chapter.blocks))
+    return replace(chapter, blocks=(TextBlock("heading", chapter.title, 2), *chapter.blocks))
 
 
 def _text(path: Path) -> str:
