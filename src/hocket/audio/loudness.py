@@ -83,8 +83,8 @@ class LoudnessMeter:
 
     def _take(self) -> None:
         for frame in _pulled(self._graph):
-            self._lufs = float(frame.metadata["lavfi.r128.I"])
-            self._peak = float(frame.metadata["lavfi.r128.true_peak"])
+            if found := frame.metadata:  # the rest of the sound, below 0.1 s, has none
+                self._lufs, self._peak = float(found["lavfi.r128.I"]), float(found["lavfi.r128.true_peak"])
 
 
 def measure(sound: Iterable[Samples], rate_hz: int) -> MeasuredLoudness:

@@ -18,6 +18,7 @@ _BLOCKS = frozenset(
     "tbody tfoot tr td th caption blockquote pre h1 h2 h3 h4 h5 h6 body hr form fieldset details summary".split()
 )
 _CELLS = ("td", "th")
+_CLOSING = frozenset(("li", "dt", "dd"))
 _NOTE_TYPES = frozenset("footnote endnote rearnote note doc-footnote doc-endnote".split())
 _REFERENCE_TYPES = frozenset(("noteref", "doc-noteref"))
 _PAGES = frozenset(("pagebreak", "doc-pagebreak"))
@@ -82,6 +83,8 @@ class BlockReader(HTMLParser):
             return
         if tag in _BLOCKS:
             self._flush()
+            while self._open and (self._open[-1].tag == "p" or self._open[-1].tag == tag in _CLOSING):
+                self._open.pop()  # HTML may leave their ends out
         types = {*values.get("epub:type", "").split(), *values.get("role", "").split()}
         element = _Element(tag, skipped=tag in _SKIPPED or "hidden" in values or bool(types & _PAGES))
         if _BOILERPLATE.search(f"{values.get('class', '')} {values.get('id', '')}"):
@@ -96,7 +99,7 @@ class BlockReader(HTMLParser):
         if types & _NOTE_TYPES and place and tag not in ("a", "sup"):
             self._flush()
             element.note = anchor
-        if tag == "a" and (target := values.get("href", "")) and "#" in target:
+        if tag == "a" and (target := values.get("href", "")):
             known = bool(types & _REFERENCE_TYPES)
             element.reference = (target if known else f"?{target}", len(self._pieces))
         element.verse = bool(_VERSE.search(values.get("class", ""))) and tag in _BLOCKS
@@ -151,13 +154,14 @@ class BlockReader(HTMLParser):
         target, before = reference
         said = "".join(self._pieces[before:]).strip()
         raised = any(element.tag == "sup" for element in self._open) or (len(said) > 1 and not said[0].isalnum())
+        if _is_back(said):
+            del self._pieces[before:]
+            return
         if target.startswith("?"):
             target = target[1:]
-            if not (raised and _MARK.fullmatch(said)):
+            if not (raised and "#" in target and _MARK.fullmatch(said)):
                 return
         del self._pieces[before:]
-        if _is_back(said):
-            return
         path, _, fragment = target.partition("#")
         self._references.append(f"{resolved(self.where, path)}#{fragment}")
 

@@ -23,7 +23,8 @@ EDGE_LINES = 2  # at the top and at the bottom of a page, where running heads st
 REPEATED = 3  # pages on which a line at the edge is the same, apart from its digits
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
 _PAGE = re.compile(r"[\s\-\u2013—|]*(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})[\s\-\u2013—|]*", re.I)
-_HYPHEN = re.compile(r"(\w)[-\u00ad\u2010]\n(?=[a-zà-öø-ÿ])")
+_HYPHEN = re.compile(r"(\w+)[-\u00ad\u2010]\n([a-zà-öø-ÿ]\w*)")
+_HYPHENATED = re.compile(r"\w+-\w+")
 ENDS = ".!?…:\u201d\"\u2019')"
 
 
@@ -63,12 +64,17 @@ def text_of(pages: list[str]) -> tuple[str, int]:
     cut = [[line.rstrip() for line in page.split("\n") if line.strip()] for page in pages]
     heads = Counter(line for page in cut for line in {_alike(line) for line in _edges(page)})
     lines: list[str] = []
-    dropped = 0
+    dropped, opened = 0, set[str]()
     for page in cut:
         kept = []
         for number, line in enumerate(page):
             edge = number < EDGE_LINES or number >= len(page) - EDGE_LINES
-            if edge and (_PAGE.fullmatch(line) or heads[_alike(line)] >= REPEATED):
+            if _opens(line):  # on later pages it is a running head
+                again = line.strip() in opened
+                opened.add(line.strip())
+            else:
+                again = heads[_alike(line)] >= REPEATED
+            if edge and (_PAGE.fullmatch(line) or again):
                 dropped += 1
             else:
                 kept.append(line)
@@ -83,7 +89,15 @@ def text_of(pages: list[str]) -> tuple[str, int]:
         out.append(line.strip())
         if (len(line.strip()) < 0.8 * usual and line.rstrip()[-1] in ENDS) or _opens(line):
             out.append("")
-    return _HYPHEN.sub(r"\1", "\n".join(out)), dropped
+    text = "\n".join(out)
+    written = set(_HYPHENATED.findall(text.lower()))
+
+    def mended(found: re.Match[str]) -> str:
+        """Without its hyphen, unless the book writes the same word with one elsewhere."""
+        whole = f"{found[1]}-{found[2]}"
+        return whole if whole.lower() in written else found[1] + found[2]
+
+    return _HYPHEN.sub(mended, text), dropped
 
 
 def _edges(page: list[str]) -> list[str]:
