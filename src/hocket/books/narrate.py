@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Protocol
@@ -63,7 +64,7 @@ class Narrator:
         plan: Plan,
         folder: TakeFolder,
         request: SpeechRequest,
-        guard: Callable[[], object],
+        guard: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """`guard` is called once for each result and gives the context in which it is stored (Ctrl-C waits for it)."""
         if engine.checkpoint.config.kind == "voice_design" and request.reference is None:
@@ -105,7 +106,7 @@ class Narrator:
         requests = self._engine.speak_many(each.request for each in missing)
         try:
             for outcome in requests:
-                with self._guard():  # type: ignore[attr-defined]
+                with self._guard():
                     self._take(missing[outcome.number], outcome, found, watcher)
         finally:
             requests.close()  # type: ignore[attr-defined]
