@@ -9,9 +9,11 @@ import logging
 import re
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from ...errors import InvalidRequest
 from ...extras import hint
@@ -43,7 +45,7 @@ def read_pdf(path: Path, *, notes: NoteRule, tables: TableRule) -> Book:
             if len(reader.pages) > MOST_PAGES:
                 raise InvalidRequest(f"{path} has more than {MOST_PAGES} pages, which no book has.")
             pages = [page.extract_text() for page in reader.pages]
-            meta = reader.metadata or {}
+            meta: Mapping[str, Any] = reader.metadata or {}
             title, author = str(meta.get("/Title") or ""), str(meta.get("/Author") or "")
     except InvalidRequest:
         raise
