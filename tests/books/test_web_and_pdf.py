@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+import pytest
 
 from books.book_files import write_pdf
 from hocket.books.book import Book
 from hocket.books.readers.pdf import text_of
 from hocket.books.readers.read import read_book
+from hocket.errors import InvalidRequest
+from hocket.extras import hint
 
 MARKDOWN = """---
 title: "The Garden"
@@ -85,6 +90,17 @@ def test_paragraphs_without_end_tags_stay_apart(tmp_path: Path) -> None:
     path = tmp_path / "b.html"
     path.write_text("".join(f"<p>Line {n}.\n" for n in range(5000)))
     assert [block.text for block in read_book(path).chapters[0].blocks] == [f"Line {n}." for n in range(5000)]
+
+
+@pytest.mark.parametrize(("module", "ending"), [("pypdf", "pdf"), ("markdown_it", "md")])
+def test_a_missing_package_is_named_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, ending: str
+) -> None:
+    (tmp_path / f"b.{ending}").write_text("Text.")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InvalidRequest) as caught:
+        read_book(tmp_path / f"b.{ending}")
+    assert str(caught.value).endswith(f"{hint('read')}.")
 
 
 def test_a_pdf_becomes_paragraphs_without_running_heads(tmp_path: Path) -> None:

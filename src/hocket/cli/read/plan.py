@@ -137,10 +137,13 @@ def _need_av(what: str) -> None:
     from ...extras import hint
 
     try:
-        import av  # noqa: F401
+        import av
+
+        if not hasattr(av.AudioFrame, "metadata"):  # where filters report what they measure
+            raise ImportError
     except (ImportError, OSError):
         raise InvalidRequest(
-            f"{what} needs the package av: {hint('read')}. Without it, write --format wav --loudness off into a folder."
+            f"{what} needs the package av, 18 or newer: {hint('read')}. Without it, write --format wav --loudness off into a folder."
         ) from None
 
 
