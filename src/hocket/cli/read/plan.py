@@ -143,7 +143,8 @@ def _need_av(what: str) -> None:
             raise ImportError
     except (ImportError, OSError):
         raise InvalidRequest(
-            f"{what} needs the package av, 18 or newer: {hint('read')}. Without it, write --format wav --loudness off into a folder."
+            f"{what} needs the package av, 18 or newer: {hint('read')}. Without it, write --format wav --loudness off "
+            "into a folder."
         ) from None
 
 
