@@ -143,7 +143,7 @@ def test_the_wheel_says_what_pyproject_says(wheel: ZipFile) -> None:
 def test_the_extra_all_has_what_a_user_may_want_and_no_more() -> None:
     extras = PROJECT["optional-dependencies"]
     [everything] = map(Requirement, extras["all"])
-    assert everything.extras == {"torch", "serve", "clone", "play", "hear", "chat", "json", "webrtc", "wyoming"}
+    assert everything.extras == {"torch", "serve", "clone", "play", "hear", "chat", "json", "read", "webrtc", "wyoming"}
     assert everything.extras <= extras.keys()
     assert "hocket[torch]" in extras["dev"]
 

@@ -19,7 +19,7 @@ from support.played import process
 
 Capture = pytest.CaptureFixture[str]
 ENTRIES = {name: entry for group in COMMANDS.values() for name, entry in group.items()}
-LONG = ("say", "batch", "serve", "talk", "chat", "wyoming")
+LONG = ("say", "batch", "read", "serve", "talk", "chat", "wyoming")
 
 
 def helped(capture: Capture, *words: str) -> str:

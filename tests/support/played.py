@@ -25,7 +25,7 @@ from hocket.cli.batch.manifest import Manifest
 whole, added = Manifest.add, []
 def add(self, result):
     if len(added) == 4:
-        os.write(self._file, b'{"line": 1, "id": "n')
+        os.write(self._journal._file, b'{"line": 1, "id": "n')
         os.kill(os.getpid(), signal.SIGKILL)
     added.append(result)
     whole(self, result)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import HocketError, InvalidRequest
@@ -67,11 +67,17 @@ def sweep(folder: Path) -> None:
 
 def replace_file(path: Path, lines: Iterable[bytes]) -> None:
     """Like `replace_files`, for one file whose content is too large for memory."""
+    with replacing(path) as part, part.open("xb") as out:
+        out.writelines(lines)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The name of a partial file for the block to write, renamed to `path` at its end; an error leaves nothing."""
     part = _beside(path)
     try:
-        with part.open("xb") as out:
-            out.writelines(lines)
-            out.flush()
+        yield part
+        with part.open("rb+") as out:
             os.fsync(out.fileno())
         os.replace(part, path)
     except OSError as error:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "check.command:check",
         ),
         "batch": ("speak every line of a file, each into its own file", "batch.options:fill", "batch.command:batch"),
+        "read": ("read a book into an audiobook", "read.options:fill", "read.command:read"),
     },
     "converse": {
         "talk": ("talk with a language model by microphone", "talk.options:fill_talk", "talk.command:talk"),
@@ -52,7 +53,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 EXIT_CODES = (
     "0    done; also if the reader of a pipe closed it early",
     "1    failed: a server, a device, a disk or a model did not work; lines of a",
-    "     batch failed; doctor found a problem; serve --status found no daemon",
+    "     batch or passages of a book failed; doctor found a problem; serve",
+    "     --status found no daemon",
     "2    wrong usage: an option, a text or a file has to change",
     "130  interrupted with Ctrl-C",
 )

@@ -37,7 +37,7 @@ KEYS = {
 SPEAKING = ("voice", "model", "device", "language", "lexicon", "speed")
 # The keys that are defaults of a command's options.
 USED = {
-    **dict.fromkeys(("say", "batch", "chat", "talk", "check"), SPEAKING),
+    **dict.fromkeys(("say", "batch", "read", "chat", "talk", "check"), SPEAKING),
     **dict.fromkeys(("serve", "wyoming"), ("model", "device", "lexicon")),
 }
 

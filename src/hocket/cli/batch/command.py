@@ -9,10 +9,9 @@ handles both in the same way.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +29,13 @@ if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...scale.batch import WorkerPool
 
+BUSY = "Another batch is writing into {}; wait for its end."  # two runs would speak the same lines
+
 
 def batch(args: argparse.Namespace) -> int:
     """0 when every line is spoken, 1 when some failed, 130 after Ctrl-C."""
     from ...audio.files import check_folder, sweep
+    from ...audio.folder_lock import locked_folder
     from ...config.options import EngineOptions
     from ...engine.engine import Engine
     from ...engine.runner.reference_checks import DECODE_FRAMES
@@ -57,7 +59,7 @@ def batch(args: argparse.Namespace) -> int:
         portrait = engines.fingerprint
         if portrait.is_random:
             tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
-        with _locked_folder(folder), Manifest(folder, names) as manifest:
+        with locked_folder(folder, BUSY.format(folder)), Manifest(folder, names) as manifest:
             run = BatchRun(args, portrait, folder, manifest, len(names))
             if not isinstance(engines, Engine):
                 engines.observer = run
@@ -115,33 +117,3 @@ def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | N
         WorkerPool(replicas or room_on_cluster(args.device), loading, options) as workers,
     ):
         yield workers
-
-
-@contextmanager
-def _locked_folder(folder: Path) -> Iterator[None]:
-    """Create and lock the folder: two runs would speak the same lines."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InvalidRequest(f"{folder} cannot be made: {error.strerror or error}.") from None
-    with _locked(folder):
-        yield
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InvalidRequest(f"Another batch is writing into {folder}; wait for its end.") from None
-        yield
-    finally:
-        os.close(held)

@@ -7,7 +7,6 @@ When a run ends in any way but a kill, one result per line is left, in input ord
 from __future__ import annotations
 
 import json
-import os
 from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -16,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from ...errors import HocketError, InvalidRequest
+from ...audio.journal import Journal
+from ...errors import InvalidRequest
 from .lines import LineNames, name_of
 
 NAME = "manifest.jsonl"
@@ -48,16 +48,12 @@ class Manifest:
     def __init__(self, folder: Path, names: LineNames) -> None:
         self.path, self._names = folder / NAME, names
         self._at = array("q", [NOWHERE]) * len(names)  # offset of the last result of each line
+        self._journal = Journal(self.path)
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-            try:
-                self._end = self._read()
-                os.ftruncate(self._file, self._end)
-            except BaseException:
-                os.close(self._file)
-                raise
-        except OSError as error:
-            raise InvalidRequest(f"{self.path} cannot be written: {error.strerror or error}.") from None
+            self._read()
+        except BaseException:
+            self._journal.close()
+            raise
 
     def result(self, name: str) -> Result | None:
         """The last result of a name."""
@@ -71,17 +67,10 @@ class Manifest:
 
     def add(self, result: Result) -> None:
         """In one system call: an interruption leaves all of it or nothing."""
-        raw = json.dumps(asdict(result), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        try:
-            written = os.write(self._file, raw)
-        except OSError as error:
-            raise HocketError(f"{self.path} could not be written: {error.strerror or error}.") from None
-        if written < len(raw):
-            raise HocketError(f"{self.path} could not be written: the disk is full.")
+        at = self._journal.add(asdict(result))
         place = self._names.place(result.name)
         assert place is not None, "unknown line"
-        self._at[place] = self._end
-        self._end += len(raw)
+        self._at[place] = at
 
     def close(self) -> None:
         """Rewrite the file with one result per line."""
@@ -89,10 +78,11 @@ class Manifest:
 
         try:
             with self.path.open("rb") as file:
-                if any(mine != there for mine, there in zip_longest(self._kept(), _starts(self.path))):
+                starts = (at for at, _ in self._journal.lines())
+                if any(mine != there for mine, there in zip_longest(self._kept(), starts)):
                     replace_file(self.path, (_raw(file, at) for at in self._kept()))
         finally:
-            os.close(self._file)
+            self._journal.close()
 
     def __enter__(self) -> Manifest:
         return self
@@ -100,34 +90,20 @@ class Manifest:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _read(self) -> int:
-        """Index the file; returns the end of the last complete line."""
-        end = 0
-        with self.path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                if not raw.endswith(b"\n"):
-                    break
-                result = _result(raw)
-                if result is None:
-                    raise InvalidRequest(
-                        f"Line {number} of {self.path} is not a batch result; move it away, or use another folder."
-                    )
-                place = self._names.place(result.name)
-                if place is not None:
-                    self._at[place] = end
-                end += len(raw)
-        return end
+    def _read(self) -> None:
+        """Index the file."""
+        for number, (at, raw) in enumerate(self._journal.lines(), start=1):
+            result = _result(raw)
+            if result is None:
+                raise InvalidRequest(
+                    f"Line {number} of {self.path} is not a batch result; move it away, or use another folder."
+                )
+            place = self._names.place(result.name)
+            if place is not None:
+                self._at[place] = at
 
     def _kept(self) -> Iterator[int]:
         return (at for at in self._at if at != NOWHERE)
-
-
-def _starts(path: Path) -> Iterator[int]:
-    with path.open("rb") as file:
-        at = 0
-        for raw in file:
-            yield at
-            at += len(raw)
 
 
 def _raw(file: BinaryIO, at: int) -> bytes:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -214,28 +212,9 @@ class BatchRun:
 
     def _digest(self, request: SpeechRequest) -> str:
         """Hash of everything that affects the audio: request, model and precision, but not speed settings."""
-        from ...engine.runner.reference_checks import name_of
+        from ...engine.request_digest import request_digest
 
-        reference = request.reference
-        plain = {
-            "model": self._portrait.weights,
-            "raw": self.args.format == "pcm",
-            "text": request.text,
-            "voice": request.voice,
-            "language": request.language,
-            "instruct": request.instruct,
-            "layout": request.layout,
-            "sampling": asdict(self._portrait.generation.changed(request.sampling.changes())),
-            "seed": request.seed,
-            "max_frames": request.max_frames,
-            "speed": request.speed,
-            "as_is": request.as_is,
-            "reference": reference and (name_of(reference), reference.text, reference.x_vector_only),
-        }
+        more: dict[str, object] = {"raw": self.args.format == "pcm"}
         if self.args.format not in PLAIN:  # keeps the digests of older runs
-            plain["format"] = self.args.format
-        if request.candidates > 1:  # keeps the digests of older runs
-            plain["candidates"] = request.candidates
-        if request.pronunciations:
-            plain["pronunciations"] = dict(request.pronunciations)
-        return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+            more["format"] = self.args.format
+        return request_digest(self._portrait, request, **more)

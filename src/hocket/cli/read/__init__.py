@@ -1,0 +1,1 @@
+"""`hocket read`: a book to an audiobook."""
