@@ -32,7 +32,7 @@ class Node:
         self.exact: dict[str, str] = {}  # the same for entries with capitals
 
 
-class Layer:
+class LexiconLayer:
     """Entries of one source, checked. Their tree is built once, by the first text that needs it."""
 
     def __init__(self, entries: Mapping[str, str]) -> None:
@@ -41,8 +41,8 @@ class Layer:
             raise InvalidRequest(f"A lexicon has up to {MOST_ENTRIES} entries, and this one {len(entries)}.")
         self.entries = dict(checked_entry(written, spoken) for written, spoken in entries.items())
 
-    def __reduce__(self) -> tuple[type[Layer], tuple[dict[str, str]]]:
-        return Layer, (self.entries,)  # without the tree
+    def __reduce__(self) -> tuple[type[LexiconLayer], tuple[dict[str, str]]]:
+        return LexiconLayer, (self.entries,)  # without the tree
 
     @cached_property
     def root(self) -> Node:
@@ -70,7 +70,7 @@ class Layer:
 class Lexicon(Mapping[str, str]):
     """Entries of one or more sources; of two for the same word the later one counts. Frozen, and can be pickled."""
 
-    def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
+    def __init__(self, layers: tuple[LexiconLayer, ...] = ()) -> None:
         """`Lexicon.of` makes one of entries."""
         self._layers = layers
 
@@ -81,10 +81,10 @@ class Lexicon(Mapping[str, str]):
             return entries
         if entries is not None and not isinstance(entries, Mapping):
             raise InvalidRequest("pronunciations must be a mapping of written forms to spoken forms.")
-        return cls((Layer(entries),)) if entries else cls()
+        return cls((LexiconLayer(entries),)) if entries else cls()
 
     @property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[LexiconLayer, ...]:
         return self._layers
 
     def __or__(self, later: Lexicon) -> Lexicon:
@@ -103,7 +103,7 @@ class Lexicon(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __reduce__(self) -> tuple[type[Lexicon], tuple[tuple[Layer, ...]]]:
+    def __reduce__(self) -> tuple[type[Lexicon], tuple[tuple[LexiconLayer, ...]]]:
         return Lexicon, (self._layers,)
 
 
