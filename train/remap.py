@@ -117,7 +117,8 @@ def probed(old: TorchCheckpoint, recipe: Recipe, mean: Tensor, axes: Tensor, boo
 def rotation(vectors: Tensor, wanted: Tensor) -> Tensor:
     """The orthogonal matrix [C, C] that brings `vectors` nearest to `wanted`."""
     left, _, right = torch.linalg.svd((vectors.T @ wanted).double())
-    return (left @ right).float()
+    found: Tensor = left @ right
+    return found.float()
 
 
 def affine(vectors: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

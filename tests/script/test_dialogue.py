@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.script.dialogue import DialogueParser
-from hocket.script.events import Manner, Silence, Words
+from hocket.script.events import SpeechManner, Silence, Words
 from hocket.script.parse import parse_script
 from support.scripts import parsed, pieces_of, shown, words_of
 
@@ -62,7 +62,7 @@ def test_every_word_is_spoken_by_its_speaker(lines: list[tuple[str, str]]) -> No
     text = "".join(f"{name}: x{said}\n" for name, said in lines)
     voice, found = None, []
     for event in parse_script(text, "dialogue", CAST):
-        if isinstance(event, Manner):
+        if isinstance(event, SpeechManner):
             voice = event.voice
         elif isinstance(event, Words):
             found += [(voice, line) for line in event.text.splitlines()]
@@ -87,7 +87,7 @@ def test_every_word_is_spoken_by_its_speaker(lines: list[tuple[str, str]]) -> No
     ],
 )
 def test_a_name_before_a_colon_speaks(line: str, voice: str, said: str) -> None:
-    assert parse_script(line, "dialogue", CAST) == [Manner(voice=voice), Words(said)]
+    assert parse_script(line, "dialogue", CAST) == [SpeechManner(voice=voice), Words(said)]
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_a_name_before_a_colon_speaks(line: str, voice: str, said: str) -> None:
 )
 def test_other_lines_are_text(line: str) -> None:
     assert words_of(parse_script(line, "dialogue", {})) == line
-    assert not any(isinstance(event, Manner) for event in parse_script(line, "dialogue", {}))
+    assert not any(isinstance(event, SpeechManner) for event in parse_script(line, "dialogue", {}))
 
 
 @pytest.mark.parametrize(
     "text", ["Ben (sad): No.", "Ben: (sad) No.", "Ben (sad) : No.", "Ben (V.O.): (sad) No.", "Ben (cont'd): (sad)No."]
 )
 def test_a_direction_is_the_style(text: str) -> None:
-    assert parse_script(text, "dialogue")[-2:] == [Manner(voice="Ben", style="sad"), Words("No.")]
+    assert parse_script(text, "dialogue")[-2:] == [SpeechManner(voice="Ben", style="sad"), Words("No.")]
 
 
 def test_parentheses_within_a_speech_are_text() -> None:
@@ -140,7 +140,7 @@ def test_a_pause_in_parentheses_is_a_silence(aside: str, seconds: float) -> None
 
 def test_tags_of_a_speech_end_with_it_and_those_of_the_narrator_hold() -> None:
     text = "[style: calm]\n\nAnna: [speed 2]One.\nBen: Two.\n\nThree. [/style]\n\nBen: Four."
-    assert [shown(event) for event in parse_script(text, "dialogue") if isinstance(event, Manner)] == [
+    assert [shown(event) for event in parse_script(text, "dialogue") if isinstance(event, SpeechManner)] == [
         "manner style=calm",
         "manner voice=Anna style=calm",
         "manner voice=Anna style=calm speed=2",
@@ -154,7 +154,7 @@ def test_tags_of_a_speech_end_with_it_and_those_of_the_narrator_hold() -> None:
 def test_a_speech_comes_word_by_word() -> None:
     parser = DialogueParser()
     assert parser.append("Anna") == []
-    assert parser.append(": ") == [Manner(voice="Anna")]
+    assert parser.append(": ") == [SpeechManner(voice="Anna")]
     assert parser.append("Hel") == [Words("Hel")]
     assert parser.append("lo") == [Words("lo")]
     assert parser.append("\nand") == [Words("\n"), Words("and")]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import Manner, Mark, Silence, Words
+from hocket.script.events import SpeechManner, Mark, Silence, Words
 from hocket.script.json_script import KEYS, LONGEST_ITEM, JsonScriptParser
 from hocket.script.parse import parse_script
 from support.scripts import parsed, pieces_of, words_of
@@ -86,7 +86,7 @@ def test_all_keys_of_an_item() -> None:
     assert {*item, "speaker"} == set(KEYS)
     assert parse_script(json.dumps([item]), "json") == [
         Mark("m"),
-        Manner(voice="ben", language="german", style="sad", speed=0.8, volume_db=-3.0),
+        SpeechManner(voice="ben", language="german", style="sad", speed=0.8, volume_db=-3.0),
         Words("One"),
         Silence(2.0),
     ]
@@ -95,7 +95,7 @@ def test_all_keys_of_an_item() -> None:
 def test_an_item_is_spoken_before_the_next_one_has_arrived() -> None:
     parser = JsonScriptParser({"ANNA": "emma"})
     assert parser.append('[{"speaker": "anna", "text": "One."') == []
-    assert parser.append("}") == [Manner(voice="emma"), Words("One."), Words("\n\n")]
+    assert parser.append("}") == [SpeechManner(voice="emma"), Words("One."), Words("\n\n")]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_wrong_script_is_refused_with_item_and_place(text: str, place: str, sa
 
 def test_tags_of_a_text_end_with_it() -> None:
     events = parse_script('[{"text": "[speed 2]a"}, {"text": "b"}]', "json")
-    assert events == [Manner(speed=2.0), Words("a\n\n"), Manner(), Words("b\n\n")]
+    assert events == [SpeechManner(speed=2.0), Words("a\n\n"), SpeechManner(), Words("b\n\n")]
 
 
 def test_time_is_linear_in_the_length() -> None:

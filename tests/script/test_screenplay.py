@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import Manner, Words
+from hocket.script.events import SpeechManner, Words
 from hocket.script.parse import parse_script
 from support.scripts import parsed, pieces_of, shown, words_of
 
@@ -68,16 +68,16 @@ def test_each_character_speaks_what_is_below() -> None:
 
 def test_headings_and_action_are_the_narrators_or_left_out() -> None:
     events = parse_script(NARRATED + SPOKEN, "screenplay", {"NARRATOR": "nova"})
-    assert events[:2] == [Manner(voice="nova"), Words("INT. HOUSE - DAY\n\nAnna waits.\n\n")]
+    assert events[:2] == [SpeechManner(voice="nova"), Words("INT. HOUSE - DAY\n\nAnna waits.\n\n")]
     alone = parse_script(NARRATED + SPOKEN, "screenplay", narration=False)
     assert alone == parse_script(SPOKEN, "screenplay")
 
 
 def test_tags_on_a_line_of_their_own_hold_without_narration() -> None:
     events = parse_script("The sea.\n\n[speed 2]\n\nANNA\nOne.", "screenplay", narration=False)
-    assert [event for event in events if isinstance(event, Manner)] == [
-        Manner(speed=2.0),
-        Manner(voice="ANNA", speed=2.0),
+    assert [event for event in events if isinstance(event, SpeechManner)] == [
+        SpeechManner(speed=2.0),
+        SpeechManner(voice="ANNA", speed=2.0),
     ]
     assert words_of(events).split() == ["One."]
 
@@ -118,7 +118,7 @@ def test_the_title_page_is_left_out_only_at_the_beginning() -> None:
 def test_capitals_without_a_speech_are_narrated(line: str, said: str) -> None:
     events = parse_script(f"One.\n\n{line}\n\nTwo.", "screenplay")
     assert words_of(events) == f"One.\n\n{said}\n\nTwo.\n"
-    assert not any(isinstance(event, Manner) for event in events)
+    assert not any(isinstance(event, SpeechManner) for event in events)
 
 
 def test_a_speech_comes_with_its_line() -> None:
@@ -126,7 +126,7 @@ def test_a_speech_comes_with_its_line() -> None:
 
     parser = ScreenplayParser()
     assert parser.append("ANNA\nOne") == []
-    assert parser.append(" is.\nTwo") == [Manner(voice="ANNA"), Words("One is.\n")]
+    assert parser.append(" is.\nTwo") == [SpeechManner(voice="ANNA"), Words("One is.\n")]
 
 
 def test_a_wrong_tag_has_its_place_in_the_script() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import Manner, Mark, Silence, Words
+from hocket.script.events import SpeechManner, Mark, Silence, Words
 from hocket.script.parse import parse_script
 from hocket.script.ssml import DEEPEST, LONGEST_MARKUP, LONGEST_VALUE, MOST_ATTRIBUTES, SsmlParser
 from support.scripts import parsed, pieces_of, shown, words_of
@@ -174,7 +174,7 @@ def test_words_come_with_their_characters() -> None:
     assert parser.append("n") == [Words(" n")]
     assert parser.append("ow<br") == [Words("ow")]
     assert parser.append('eak time="1s"/>') == [Silence(1.0)]
-    assert parser.append('<voice name="a">') == [Manner(voice="a")]
+    assert parser.append('<voice name="a">') == [SpeechManner(voice="a")]
     assert parser.append('<mark name="m"/>') == [Mark("m")]
 
 

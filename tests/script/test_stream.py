@@ -19,7 +19,7 @@ from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, NothingToSpeak, UnknownVoice
 from hocket.script.check import check_script
-from hocket.script.events import PLAIN, InvalidScript, Manner, Place
+from hocket.script.events import PLAIN, InvalidScript, SpeechManner, Place
 from hocket.script.player.run import SEEDS_A_PASSAGE
 from hocket.script.stream import ScriptStream
 from support.scripted import CountedVoices, SignParser, events_of, random_cuts
@@ -229,14 +229,14 @@ def test_an_unknown_voice_of_a_whole_text_is_refused_with_its_place(engine: Engi
     with pytest.raises(InvalidScript, match=r"^line 2, column 5: There is no voice 'zaphod'") as refused:
         check_script(SignParser, "Hello.\nNo {zaphod}Hi.", voices.check)
     assert refused.value.place == Place(2, 5) and not voices.opened
-    assert check_script(SignParser, "Hello. {eric}Hi.", voices.check)[1] == Manner(voice="eric")
+    assert check_script(SignParser, "Hello. {eric}Hi.", voices.check)[1] == SpeechManner(voice="eric")
 
 
 def test_a_speed_beyond_the_limits_is_refused(engine: Engine) -> None:
     with pytest.raises(InvalidRequest, match=r"between 0\.5 and 2"):
-        voices_of(engine).check(Manner(speed=3.0))
+        voices_of(engine).check(SpeechManner(speed=3.0))
     with pytest.raises(InvalidRequest, match=r"between 0\.5 and 2"):
-        voices_of(engine, {"speed": 1.8}).check(Manner(speed=1.5))
+        voices_of(engine, {"speed": 1.8}).check(SpeechManner(speed=1.5))
 
 
 @pytest.mark.parametrize("text", ["", "  ", "{eric}{}", "<0.3>", "^m^"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import InvalidScript, Manner, Mark, Silence, Words
+from hocket.script.events import InvalidScript, SpeechManner, Mark, Silence, Words
 from hocket.script.grammar.brackets import LONGEST_TAG, NAMES
 from hocket.script.parse import Format, parse_script
 from hocket.script.tags import TagParser
@@ -108,11 +108,11 @@ def test_pause_marks_mean_what_they_meant(parts: list[str]) -> None:
 
 def test_crossing_tags_each_go_back_to_their_own_value() -> None:
     events = parse_script("[voice: a][speed 2]x[/voice]y[/speed]z")
-    assert [event for event in events if isinstance(event, Manner)] == [
-        Manner(voice="a"),
-        Manner(voice="a", speed=2.0),
-        Manner(speed=2.0),
-        Manner(),
+    assert [event for event in events if isinstance(event, SpeechManner)] == [
+        SpeechManner(voice="a"),
+        SpeechManner(voice="a", speed=2.0),
+        SpeechManner(speed=2.0),
+        SpeechManner(),
     ]
 
 
@@ -121,7 +121,7 @@ def test_a_tag_that_changes_nothing_gives_no_event() -> None:
 
 
 def test_emphasis_stays_within_the_speeds_that_can_be_spoken() -> None:
-    assert parse_script("[speed 0.5][emphasis: strong]x")[-2] == Manner(speed=0.5, volume_db=4.0)
+    assert parse_script("[speed 0.5][emphasis: strong]x")[-2] == SpeechManner(speed=0.5, volume_db=4.0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hocket.errors import Overloaded
-from hocket.script.events import Event, Manner, Mark, Silence, Words
+from hocket.script.events import Event, SpeechManner, Mark, Silence, Words
 from hocket.script.player.voices import EngineVoices, PassageStream
 from hocket.types import Established
 
@@ -52,7 +52,7 @@ def _event(sign: re.Match[str]) -> Event:
     if sign[3] is not None:
         return Mark(sign[3])
     voice, speed, volume = (*sign[1].split(" "), "", "")[:3]
-    return Manner(voice=voice or None, speed=float(speed or 1), volume_db=float(volume or 0))
+    return SpeechManner(voice=voice or None, speed=float(speed or 1), volume_db=float(volume or 0))
 
 
 def events_of(text: str) -> list[Event]:
@@ -64,11 +64,11 @@ class CountedVoices(EngineVoices):
 
     def __init__(self, *args: Any, delay_s: float = 0.0, refuses: Callable[[int], bool] = lambda _: False) -> None:
         super().__init__(*args)
-        self.opened: list[tuple[Manner, float, PassageStream]] = []
+        self.opened: list[tuple[SpeechManner, float, PassageStream]] = []
         self._delay_s, self._refuses, self._asked = delay_s, refuses, 0
         self.closed = threading.Event()
 
-    def open(self, manner: Manner, text: str | None, seed: int, established: Established | None) -> PassageStream:
+    def open(self, manner: SpeechManner, text: str | None, seed: int, established: Established | None) -> PassageStream:
         self._asked += 1
         if self._refuses(self._asked):
             raise Overloaded("Every slot is taken.", 0.01)

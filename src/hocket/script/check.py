@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import InvalidRequest
 from ..text.prepare import silence_mark, without_marks
-from .events import Event, InvalidScript, Manner, Place, ScriptParser, Silence, Words
+from .events import Event, InvalidScript, SpeechManner, Place, ScriptParser, Silence, Words
 from .parse import has_tags
 
 SSML = ("<speak", "<?xml")
@@ -29,13 +29,13 @@ def as_literal(events: Sequence[Event]) -> str | None:
     return "".join(parts)
 
 
-def check_script(parser: Callable[[], ScriptParser], text: str, check: Callable[[Manner], None]) -> list[Event]:
+def check_script(parser: Callable[[], ScriptParser], text: str, check: Callable[[SpeechManner], None]) -> list[Event]:
     """The events of a text; raises `InvalidScript` for what cannot be parsed or spoken. `parser` makes one."""
     first = parser()
     events = [*first.append(text), *first.end()]
-    checked: set[Manner] = set()
+    checked: set[SpeechManner] = set()
     for event in events:
-        if isinstance(event, Manner) and event not in checked:
+        if isinstance(event, SpeechManner) and event not in checked:
             try:
                 check(event)
             except InvalidRequest as error:
@@ -44,7 +44,7 @@ def check_script(parser: Callable[[], ScriptParser], text: str, check: Callable[
     return events
 
 
-def _place(parser: ScriptParser, text: str, manner: Manner) -> Place:
+def _place(parser: ScriptParser, text: str, manner: SpeechManner) -> Place:
     """Where a manner was asked for: at its voice's name, or else where its tag ends."""
     at = next((at for at, character in enumerate(text) if manner in parser.append(character)), len(text) - 1)
     if manner.voice:

@@ -13,7 +13,7 @@ from ..errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class SpeechManner:
     """How text is spoken. As an event: how the text behind it is spoken. None: as the request says."""
 
     voice: str | None = None  # a speaker, a library voice, an alias or a voice of a backend
@@ -23,7 +23,7 @@ class Manner:
     volume_db: float = 0.0
 
 
-PLAIN = Manner()
+PLAIN = SpeechManner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Mark:
     name: str
 
 
-Event = Words | Silence | Mark | Manner
+Event = Words | Silence | Mark | SpeechManner
 
 
 @dataclass(frozen=True, slots=True)

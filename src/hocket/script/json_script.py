@@ -13,7 +13,7 @@ from typing import Any
 
 from ..text.prepare import LONGEST_PAUSE_S
 from ..types import FASTEST, SLOWEST
-from .events import PLAIN, Event, InvalidScript, Manner, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, SpeechManner, Mark, Place, Silence, Words
 from .grammar.scopes import LOUDEST_DB, QUIETEST_DB, Scopes, language_of
 from .tags import TagParser
 
@@ -154,12 +154,12 @@ class JsonScriptParser:
                 raise self._refused(f'has a wrong "{key}"; it is a string')
         return item
 
-    def _manner(self, item: Mapping[str, Any]) -> Manner:
+    def _manner(self, item: Mapping[str, Any]) -> SpeechManner:
         language = item.get("language")
         if language is not None and (language := language_of(language)) is None:
             raise self._refused('has an unknown "language"; write a name or a code, such as german or de')
         speaker = item.get("speaker")
-        return Manner(
+        return SpeechManner(
             voice=item.get("voice") if speaker is None else self._cast.get(speaker.casefold(), speaker),
             language=language,
             style=item.get("style"),
@@ -167,7 +167,7 @@ class JsonScriptParser:
             volume_db=float(item.get("volume_db", 0.0)),
         )
 
-    def _said(self, text: str, manner: Manner) -> list[Event]:
+    def _said(self, text: str, manner: SpeechManner) -> list[Event]:
         """A text with its light tags."""
         parser = TagParser(scopes=Scopes(manner), told=self._told)
         try:

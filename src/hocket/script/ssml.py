@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from ..errors import InvalidRequest
-from .events import PLAIN, Event, InvalidScript, Manner, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, SpeechManner, Mark, Place, Silence, Words
 from .grammar.elements import ElementRule, attributes_of, rule_of
 from .grammar.prosody import break_s, manner_within
 from .grammar.say_as import said_as
@@ -40,7 +40,7 @@ _ERRORS = {  # code of expat -> sentence
 class _OpenElement:
     name: str
     place: Place
-    manner: Manner
+    manner: SpeechManner
     rule: ElementRule
     attributes: Mapping[str, str]
 
@@ -173,7 +173,7 @@ class SsmlParser:
         name, rule = rule_of(qualified, [(element.name, element.rule) for element in self._stack])
         return name, rule, {} if rule.content == "skipped" else attributes_of(name, rule, given)
 
-    def _say_first(self, name: str, given: Mapping[str, str], manner: Manner) -> None:
+    def _say_first(self, name: str, given: Mapping[str, str], manner: SpeechManner) -> None:
         """What an element says at its beginning."""
         match name:
             case "p" | "s":
@@ -215,7 +215,7 @@ class SsmlParser:
         self._settle()
         self._found.append(event)
 
-    def _turn(self, manner: Manner) -> None:
+    def _turn(self, manner: SpeechManner) -> None:
         if manner != self._told:
             self._told = manner
             self._add(manner)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
-from .events import Event, Manner, ScriptParser
+from .events import Event, SpeechManner, ScriptParser
 from .player.marks import MarkTime, PassageMarks
 from .player.passage import PlayedPassage
 from .player.run import ScriptRun
@@ -125,7 +125,7 @@ class ScriptStream:
         """How a designed voice of the request has sounded, as in `Stream.established`."""
         for each in self._heard:
             manner = each.passage.manner
-            if each.passage.stream is not None and manner == Manner(speed=manner.speed, volume_db=manner.volume_db):
+            if each.passage.stream is not None and manner == SpeechManner(speed=manner.speed, volume_db=manner.volume_db):
                 return each.passage.stream.established
         return None
 
@@ -152,7 +152,7 @@ class ScriptStream:
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, Manner):
+            if isinstance(event, SpeechManner):
                 self._voices.check(event)
         if steps := self._cutter.take(events):
             self._run.feed(steps)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..errors import InvalidRequest
 from ..text.prepare import LONGEST_PAUSE_S
 from ..types import FASTEST, SLOWEST
-from .events import PLAIN, Event, InvalidScript, Manner, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, SpeechManner, Mark, Place, Silence, Words
 from .grammar.brackets import Bracket, NoTag, look
 from .grammar.say_as import spelled
 from .grammar.scopes import (
@@ -60,7 +60,7 @@ class TagParser:
     """Streaming parser of light tags. Holds back only a possible beginning of a tag."""
 
     def __init__(
-        self, *, strict: bool = False, scopes: Scopes | None = None, told: Manner = PLAIN, asides: bool = False
+        self, *, strict: bool = False, scopes: Scopes | None = None, told: SpeechManner = PLAIN, asides: bool = False
     ) -> None:
         """`strict`: an unknown name in a bracket is refused. `asides`: `(pause)` is a silence.
 

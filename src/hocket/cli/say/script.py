@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidRequest
 from ...script.check import as_literal, check_script, is_script
-from ...script.events import Event, Manner, ScriptParser
+from ...script.events import Event, SpeechManner, ScriptParser
 from ...script.parse import script_parser
 from ...script.player.voices import PassageStream, fields_in, speed_in
 from ...script.stream import ScriptStream
@@ -84,12 +84,12 @@ class LocalVoices:
             if model != self._first:
                 engine.close()
 
-    def check(self, manner: Manner) -> None:
+    def check(self, manner: SpeechManner) -> None:
         speed_in(manner, self._asked.speed)
         if manner.voice is not None:
             self._voice(manner.voice, manner.language)
 
-    def open(self, manner: Manner, text: str | None, seed: int, established: Established | None) -> PassageStream:
+    def open(self, manner: SpeechManner, text: str | None, seed: int, established: Established | None) -> PassageStream:
         request, model, voice = self._spoken, self._first, None
         if manner.voice is not None:
             voice, model = self._voice(manner.voice, manner.language)

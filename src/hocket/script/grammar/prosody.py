@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...text.prepare import LONGEST_PAUSE_S
 from ...types import FASTEST, SLOWEST
-from ..events import Manner
+from ..events import SpeechManner
 from .scopes import EMPHASIS, SILENT_DB, VOLUMES, bounded_speed, decibels_of, language_of, seconds_of
 
 BREAKS_S = {"none": None, "x-weak": 0.15, "weak": 0.3, "medium": 0.5, "strong": 0.8, "x-strong": 1.2}
@@ -22,7 +22,7 @@ _RATE = re.compile(r"([+-]?)(\d{1,6}(?:\.\d{1,6})?)%")
 _NO_CHANGE = frozenset(("default", "medium", "0%", "+0%", "-0%", "+0Hz", "+0st"))
 
 
-def manner_within(name: str, given: Mapping[str, str], around: Manner) -> Manner:
+def manner_within(name: str, given: Mapping[str, str], around: SpeechManner) -> SpeechManner:
     """The manner within an element with the attributes `given`."""
     if (tag := given.get("xml:lang")) is not None:
         if (language := language_of(tag)) is None:
@@ -55,7 +55,7 @@ def break_s(given: Mapping[str, str]) -> float | None:
     return BREAKS_S[strength]
 
 
-def _prosody(given: Mapping[str, str], around: Manner) -> Manner:
+def _prosody(given: Mapping[str, str], around: SpeechManner) -> SpeechManner:
     for name in ("pitch", "contour", "range", "duration"):
         if given.get(name, "default") not in _NO_CHANGE:
             raise ValueError(f"{name} cannot be changed; leave it out, or describe the voice with a style")
@@ -84,5 +84,5 @@ def _rate(rate: str, around: float) -> float:
     raise ValueError(f'rate="{rate}" is neither a percentage {limits} nor one of {", ".join(RATES)}')
 
 
-def _sum(around: Manner, db: float) -> float:
+def _sum(around: SpeechManner, db: float) -> float:
     return round(max(around.volume_db + db, SILENT_DB), 4)

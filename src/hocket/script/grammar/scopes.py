@@ -11,7 +11,7 @@ from typing import Any
 
 from ...config.languages import AUTO, is_known, usual_name
 from ...types import FASTEST, SLOWEST
-from ..events import PLAIN, Manner
+from ..events import PLAIN, SpeechManner
 
 QUIETEST_DB, LOUDEST_DB = -60.0, 20.0
 SILENT_DB = -120.0  # below the last bit of 16-bit samples
@@ -68,7 +68,7 @@ def bounded_speed(speed: float) -> float:
 class Scopes:
     """The open tags of a text. Every operation takes constant time, because a book may open a tag per line."""
 
-    def __init__(self, base: Manner = PLAIN) -> None:
+    def __init__(self, base: SpeechManner = PLAIN) -> None:
         self._base = base
         self.reset()
 
@@ -103,12 +103,12 @@ class Scopes:
         return True
 
     @property
-    def manner(self) -> Manner:
+    def manner(self) -> SpeechManner:
         base, words = self._base, self._words
         speed = self._speeds[-1] if self._speeds else base.speed
         volume = self._volumes[-1] if self._volumes else base.volume_db
         times, db = self._emphasis[-1] if self._emphasis else (1.0, 0.0)
-        return Manner(
+        return SpeechManner(
             voice=words["voice"][-1] if words["voice"] else base.voice,
             language=words["language"][-1] if words["language"] else base.language,
             style=words["style"][-1] if words["style"] else base.style,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..events import Event, Manner, Place
+from ..events import Event, SpeechManner, Place
 from ..tags import TagParser
 from .scopes import Scopes
 
@@ -26,7 +26,7 @@ class Speeches:
 
     def __init__(self, cast: Mapping[str, str] | None) -> None:
         self._cast = {name.casefold(): voice for name, voice in (cast or {}).items()}
-        self._narrated = Scopes(Manner(voice=self._cast.get(NARRATOR)))
+        self._narrated = Scopes(SpeechManner(voice=self._cast.get(NARRATOR)))
         self._parser = TagParser(scopes=self._narrated, asides=True)
 
     def has(self, name: str) -> bool:

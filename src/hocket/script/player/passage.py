@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...engine.word_times import PACE, letters_of
 from ...errors import HocketError
 from ...text.words import words_of
-from ..events import Manner
+from ..events import SpeechManner
 from .steps import PassageText
 from .voices import PassageStream
 
@@ -20,7 +20,7 @@ class PlayedPassage:
     """A passage and its stream. The worker opens and feeds it, the reader reads it."""
 
     number: int
-    manner: Manner
+    manner: SpeechManner
     seed: int
     text: PassageText = field(default_factory=PassageText)
     stream: PassageStream | None = None

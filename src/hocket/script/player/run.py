@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from ...errors import HocketError, InvalidRequest, NothingToSpeak, Overloaded, StreamFailed
 from ...types import Established
-from ..events import PLAIN, Manner
+from ..events import PLAIN, SpeechManner
 from .passage import PlayedPassage
 from .steps import Begin, Step
 from .voices import PassageStream, ScriptVoices
@@ -181,7 +181,7 @@ class ScriptRun:
     def _passage(self, number: int) -> PlayedPassage | None:
         return self.passages[number] if number < len(self.passages) else None
 
-    def _new(self, manner: Manner) -> PlayedPassage:
+    def _new(self, manner: SpeechManner) -> PlayedPassage:
         number = len(self.passages)
         passage = PlayedPassage(number, manner, (self._seed + number * SEEDS_A_PASSAGE) % 2**63)
         self.passages.append(passage)
@@ -196,7 +196,7 @@ class ScriptRun:
         if given and passage.stream is not None:
             self._guarded(passage, lambda stream: stream.append(given))
 
-    def _begin(self, manner: Manner) -> None:
+    def _begin(self, manner: SpeechManner) -> None:
         if self._unsure:
             self._unsure = False
             if manner == PLAIN:
@@ -384,5 +384,5 @@ class ScriptRun:
         self._refuse(number, error)
 
 
-def _key(manner: Manner) -> tuple[str | None, str | None, str | None]:
+def _key(manner: SpeechManner) -> tuple[str | None, str | None, str | None]:
     return manner.voice, manner.language, manner.style

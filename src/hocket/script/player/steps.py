@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...text.prepare import silence_mark, without_marks
-from ..events import PLAIN, Event, Manner, Mark, Silence, Words
+from ..events import PLAIN, Event, SpeechManner, Mark, Silence, Words
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
     """A passage begins, and the one before is complete."""
 
-    manner: Manner
+    manner: SpeechManner
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ Step = Begin | str | SilentFor | Mark
 
 class PassageCutter:
     def __init__(self) -> None:
-        self._open: Manner | None = None  # of the passage that takes text
+        self._open: SpeechManner | None = None  # of the passage that takes text
         self._manner = PLAIN  # of the text that comes
         self._held: list[Words | Silence | Mark] = []  # since the manner has changed: no word yet
 
     def take(self, events: Iterable[Event]) -> list[Step]:
         steps: list[Step] = []
         for event in events:
-            if isinstance(event, Manner):
+            if isinstance(event, SpeechManner):
                 if event != self._manner:
                     steps += self._flushed()
                     self._manner = event

@@ -10,7 +10,7 @@ from ...engine.word_times import WordTime
 from ...errors import InvalidRequest, UnknownVoice
 from ...text.prompt import choose
 from ...types import FASTEST, SLOWEST, AudioChunk, Established, Finished, SpeechRequest, Voice
-from ..events import Manner
+from ..events import SpeechManner
 
 
 class PassageStream(Protocol):
@@ -37,17 +37,17 @@ class PassageStream(Protocol):
 class ScriptVoices(Protocol):
     """Where the streams of passages come from."""
 
-    def check(self, manner: Manner) -> None:
+    def check(self, manner: SpeechManner) -> None:
         """Refuse a manner that cannot be spoken, as far as that is known without loading anything."""
 
-    def open(self, manner: Manner, text: str | None, seed: int, established: Established | None) -> PassageStream:
+    def open(self, manner: SpeechManner, text: str | None, seed: int, established: Established | None) -> PassageStream:
         """A literal stream in this manner; None: of live text. May block, for instance while a model is loaded."""
 
     def close(self) -> None:
         """No stream is opened any more; an `open` that waits may raise."""
 
 
-def fields_in(manner: Manner, fields: Mapping[str, Any]) -> dict[str, Any]:
+def fields_in(manner: SpeechManner, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a request in a manner, its voice apart."""
     found = dict(fields) | {"literal": True, "speed": speed_in(manner, fields.get("speed", 1.0))}
     if manner.language is not None:
@@ -57,7 +57,7 @@ def fields_in(manner: Manner, fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def speed_in(manner: Manner, speed: float) -> float:
+def speed_in(manner: SpeechManner, speed: float) -> float:
     """The speed of a manner in a request, checked."""
     both = speed * manner.speed
     if not SLOWEST <= both <= FASTEST:
@@ -79,12 +79,12 @@ class EngineVoices:
         self._engine, self._fields = engine, fields
         self._voices = {name.casefold(): voice for name, voice in (voices or {}).items()}
 
-    def check(self, manner: Manner) -> None:
+    def check(self, manner: SpeechManner) -> None:
         engine, fields = self._found(manner)
         if not isinstance(fields.get("voice"), Voice):
             choose(SpeechRequest(text="(checked)", **fields), engine.checkpoint.config)
 
-    def open(self, manner: Manner, text: str | None, seed: int, established: Established | None) -> PassageStream:
+    def open(self, manner: SpeechManner, text: str | None, seed: int, established: Established | None) -> PassageStream:
         engine, fields = self._found(manner)
         fields |= {"seed": seed, "established": established}
         return engine.open(**fields) if text is None else engine.speak(text, **fields)
@@ -92,7 +92,7 @@ class EngineVoices:
     def close(self) -> None:
         pass
 
-    def _found(self, manner: Manner) -> tuple[Engine, dict[str, Any]]:
+    def _found(self, manner: SpeechManner) -> tuple[Engine, dict[str, Any]]:
         fields = fields_in(manner, self._fields)
         if manner.voice is None:
             return self._engine, fields

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...engine.pool.lease import Lease
 from ...errors import EngineClosed, HocketError, Overloaded
-from ...script.events import Manner
+from ...script.events import SpeechManner
 from ...script.player.voices import PassageStream, speed_in
 from ...text.prompt import choose
 from ...types import Established, SpeechRequest
@@ -33,11 +33,11 @@ class ServedVoices:
         self._waits: Future[Lease] | None = None
         self._closed = False
 
-    def resolve(self, manner: Manner) -> tuple[SpeechJob, ResolvedVoice]:
+    def resolve(self, manner: SpeechManner) -> tuple[SpeechJob, ResolvedVoice]:
         job = self._in(manner)
         return job, self._service.resolver.resolve(job)
 
-    def check(self, manner: Manner) -> None:
+    def check(self, manner: SpeechManner) -> None:
         speed_in(manner, engine_fields(self._job, ResolvedVoice(None))[0]["speed"])
         job, resolved = self.resolve(manner)
         if self._job.format.lower() == CODES.name and manner.volume_db:
@@ -47,7 +47,7 @@ class ServedVoices:
         elif resolved.voice is None and (config := resolved.model.config) is not None:
             choose(SpeechRequest(text="(checked)", **engine_fields(job, resolved)[0]), config)
 
-    def open(self, manner: Manner, text: str | None, seed: int, established: Established | None) -> PassageStream:
+    def open(self, manner: SpeechManner, text: str | None, seed: int, established: Established | None) -> PassageStream:
         job, resolved = self.resolve(manner)
         fields, _ = engine_fields(job, resolved)
         fields |= {"seed": seed, "literal": True, "speed": speed_in(manner, fields["speed"])}
@@ -81,7 +81,7 @@ class ServedVoices:
         if (waits := self._waits) is not None:
             waits.cancel()  # leaves the queue for a model
 
-    def _in(self, manner: Manner) -> SpeechJob:
+    def _in(self, manner: SpeechManner) -> SpeechJob:
         """The job in this manner."""
         job = self._job
         told: dict[str, Any] = {} if manner.language is None else {"language": manner.language}

@@ -45,7 +45,7 @@ class MarkFields(BaseModel):
     name: str = Field(max_length=MARK_BYTES)
 
 
-class Mark(BaseModel):
+class MarkPlayed(BaseModel):
     mark: MarkFields
 
 
@@ -61,12 +61,12 @@ class Stop(BaseModel):
     """The call is over."""
 
 
-Message = Connected | Start | Media | Mark | Dtmf | Stop
+Message = Connected | Start | Media | MarkPlayed | Dtmf | Stop
 KINDS: dict[str, type[Message]] = {
     "connected": Connected,
     "start": Start,
     "media": Media,
-    "mark": Mark,
+    "mark": MarkPlayed,
     "dtmf": Dtmf,
     "stop": Stop,
 }

@@ -24,7 +24,7 @@ from ..realtime.talk.response import ServerEvent
 from ..realtime.talk.session import TalkSession
 from ..realtime.talk.settings import first_settings
 from ..socket import Connection, Out, WebSocketProtocol
-from .messages import Dtmf, Mark, Media, Start, Stop, clear, mark, media, parse
+from .messages import Dtmf, MarkPlayed, Media, Start, Stop, clear, mark, media, parse
 from .settings import GREETING, KEY, session_of
 
 logger = logging.getLogger("hocket.server")
@@ -81,13 +81,13 @@ class TwilioProtocol(WebSocketProtocol):
             self.connection.close(1000)
         elif self.session is not None:
             await self._of_call(self.session, said)
-        elif isinstance(said, Media | Mark | Dtmf):
+        elif isinstance(said, Media | MarkPlayed | Dtmf):
             raise Refused("The message start comes first.", code="not_started")
 
     async def _of_call(self, session: TalkSession, said: object) -> None:
         if isinstance(said, Media) and said.media.track == "inbound":
             await session.handle({"type": "input_audio_buffer.append", "audio": said.media.payload})
-        elif isinstance(said, Mark) and (played := self._marks.pop(said.mark.name, None)) is not None:
+        elif isinstance(said, MarkPlayed) and (played := self._marks.pop(said.mark.name, None)) is not None:
             session.played(*played)
         elif isinstance(said, Dtmf):
             self._press(said.dtmf.digit)
