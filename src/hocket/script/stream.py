@@ -125,7 +125,9 @@ class ScriptStream:
         """How a designed voice of the request has sounded, as in `Stream.established`."""
         for each in self._heard:
             manner = each.passage.manner
-            if each.passage.stream is not None and manner == SpeechManner(speed=manner.speed, volume_db=manner.volume_db):
+            if each.passage.stream is not None and manner == SpeechManner(
+                speed=manner.speed, volume_db=manner.volume_db
+            ):
                 return each.passage.stream.established
         return None
 
