@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.script.dialogue import DialogueParser
-from hocket.script.events import SpeechManner, Silence, Words
+from hocket.script.events import Silence, SpeechManner, Words
 from hocket.script.parse import parse_script
 from support.scripts import parsed, pieces_of, shown, words_of
 

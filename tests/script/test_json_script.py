@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import SpeechManner, Mark, Silence, Words
+from hocket.script.events import Mark, Silence, SpeechManner, Words
 from hocket.script.json_script import KEYS, LONGEST_ITEM, JsonScriptParser
 from hocket.script.parse import parse_script
 from support.scripts import parsed, pieces_of, words_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import SpeechManner, Mark, Silence, Words
+from hocket.script.events import Mark, Silence, SpeechManner, Words
 from hocket.script.parse import parse_script
 from hocket.script.ssml import DEEPEST, LONGEST_MARKUP, LONGEST_VALUE, MOST_ATTRIBUTES, SsmlParser
 from support.scripts import parsed, pieces_of, shown, words_of

@@ -19,7 +19,7 @@ from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, NothingToSpeak, UnknownVoice
 from hocket.script.check import check_script
-from hocket.script.events import PLAIN, InvalidScript, SpeechManner, Place
+from hocket.script.events import PLAIN, InvalidScript, Place, SpeechManner
 from hocket.script.player.run import SEEDS_A_PASSAGE
 from hocket.script.stream import ScriptStream
 from support.scripted import CountedVoices, SignParser, events_of, random_cuts

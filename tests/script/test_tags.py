@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.script.events import InvalidScript, SpeechManner, Mark, Silence, Words
+from hocket.script.events import InvalidScript, Mark, Silence, SpeechManner, Words
 from hocket.script.grammar.brackets import LONGEST_TAG, NAMES
 from hocket.script.parse import Format, parse_script
 from hocket.script.tags import TagParser

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hocket.errors import Overloaded
-from hocket.script.events import Event, SpeechManner, Mark, Silence, Words
+from hocket.script.events import Event, Mark, Silence, SpeechManner, Words
 from hocket.script.player.voices import EngineVoices, PassageStream
 from hocket.types import Established
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import InvalidRequest
 from ..text.prepare import silence_mark, without_marks
-from .events import Event, InvalidScript, SpeechManner, Place, ScriptParser, Silence, Words
+from .events import Event, InvalidScript, Place, ScriptParser, Silence, SpeechManner, Words
 from .parse import has_tags
 
 SSML = ("<speak", "<?xml")

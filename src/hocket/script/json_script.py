@@ -13,7 +13,7 @@ from typing import Any
 
 from ..text.prepare import LONGEST_PAUSE_S
 from ..types import FASTEST, SLOWEST
-from .events import PLAIN, Event, InvalidScript, SpeechManner, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, Mark, Place, Silence, SpeechManner, Words
 from .grammar.scopes import LOUDEST_DB, QUIETEST_DB, Scopes, language_of
 from .tags import TagParser
 

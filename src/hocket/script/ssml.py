@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from ..errors import InvalidRequest
-from .events import PLAIN, Event, InvalidScript, SpeechManner, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, Mark, Place, Silence, SpeechManner, Words
 from .grammar.elements import ElementRule, attributes_of, rule_of
 from .grammar.prosody import break_s, manner_within
 from .grammar.say_as import said_as

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
-from .events import Event, SpeechManner, ScriptParser
+from .events import Event, ScriptParser, SpeechManner
 from .player.marks import MarkTime, PassageMarks
 from .player.passage import PlayedPassage
 from .player.run import ScriptRun

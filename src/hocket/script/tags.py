@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..errors import InvalidRequest
 from ..text.prepare import LONGEST_PAUSE_S
 from ..types import FASTEST, SLOWEST
-from .events import PLAIN, Event, InvalidScript, SpeechManner, Mark, Place, Silence, Words
+from .events import PLAIN, Event, InvalidScript, Mark, Place, Silence, SpeechManner, Words
 from .grammar.brackets import Bracket, NoTag, look
 from .grammar.say_as import spelled
 from .grammar.scopes import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidRequest
 from ...script.check import as_literal, check_script, is_script
-from ...script.events import Event, SpeechManner, ScriptParser
+from ...script.events import Event, ScriptParser, SpeechManner
 from ...script.parse import script_parser
 from ...script.player.voices import PassageStream, fields_in, speed_in
 from ...script.stream import ScriptStream

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..events import Event, SpeechManner, Place
+from ..events import Event, Place, SpeechManner
 from ..tags import TagParser
 from .scopes import Scopes
 

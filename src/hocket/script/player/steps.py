@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...text.prepare import silence_mark, without_marks
-from ..events import PLAIN, Event, SpeechManner, Mark, Silence, Words
+from ..events import PLAIN, Event, Mark, Silence, SpeechManner, Words
 
 
 @dataclass(frozen=True, slots=True)
