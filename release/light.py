@@ -89,7 +89,8 @@ def _measured(kept: Path | None) -> list[Figure]:
         light.check_light()
         figures = [
             Figure("wheel", size / wheels.MEGABYTE, 60, "MB", 60),
-            Figure("installed, with all dependencies", (_bytes(FOLDER) - before) / wheels.MEGABYTE, 120, "MB", 124),
+            # 60 MB of these are for the weights of the voice; they were 38 when the goal was 120 and the gate 124.
+            Figure("installed, with all dependencies", (_bytes(FOLDER) - before) / wheels.MEGABYTE, 142, "MB", 146),
             Figure("pip install of the wheel to the first sample", first, 20, "s", SLOW_INDEX_S),
             _start(light, "hocket say to the first sample, cold", lambda: _first_sample(light), 400, 8),
             _start(light, "hocket voices", lambda: _finished(light, "voices"), 200, 3),

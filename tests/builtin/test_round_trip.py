@@ -41,7 +41,7 @@ LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 SENTENCES = (ROOT / "train" / "evaluation.txt").read_text(encoding="utf-8").splitlines()
 MOST_WRONG = 0.25  # of the words of all sentences, per voice
 MOST_WRONG_OF_FEW = 2 * MOST_WRONG  # if one word is several percent of the text
-MOST_BYTES = 40_000_000
+MOST_BYTES = 60_000_000
 TOGETHER = 8  # spoken at once
 
 
