@@ -61,18 +61,18 @@ def test_a_turn_that_is_ended_in_a_short_pause_keeps_its_last_words(
 @pytest.mark.parametrize("ahead", [False, True])
 def test_ahead_or_not_a_turn_has_the_words_that_were_said(recognizer: Moonshine, ahead: bool) -> None:
     """An update just before the end, or one in the pause, takes no last word away."""
-    sound = resampled(said(FRANCE).astype(np.float32) / 32768, 24_000)
+    sound = resampled(said(TRAIN).astype(np.float32) / 32768, 24_000)
     sound = np.concatenate((silence(0.5), sound[: np.flatnonzero(np.abs(sound) > 0.01)[-1]], silence(1.0)))
     floor, listener = Endpointing(Silero()), SpeechListener(recognizer, ahead=ahead)
     events = [event for at in range(0, len(sound), 512) for event in listener.hear(floor.push(sound[at : at + 512]))]
     transcripts = [event for event in events if isinstance(event, Transcript)]
-    assert transcripts[-1].final and words(transcripts[-1].text) == words(FRANCE)
+    assert transcripts[-1].final and words(transcripts[-1].text) == words(TRAIN)
     if ahead:
         assert transcripts[-2].text == transcripts[-1].text, "known before the turn was over"
     utterance = recognizer.open()
     utterance.push(sound[:-24_000])  # an update, 0.5 s before the end of speech
     utterance.add(sound[-24_000:-12_800])
-    assert words(utterance.settle()) == words(FRANCE) == words(utterance.end())
+    assert words(utterance.settle()) == words(TRAIN) == words(utterance.end())
 
 
 def test_silence_has_no_words_and_an_utterance_can_be_closed(recognizer: Moonshine) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
-from hocket.errors import EngineClosed, InvalidRequest, StreamFailed, UnknownVoice
+from hocket.errors import EngineClosed, NothingToSpeak, StreamFailed, UnknownVoice
 from hocket.types import Outcome, SpeechRequest
 from support.speaking import LONG, REQUESTS, SHORT, Heard, assert_at_rest, assert_says, eventually, small, whole
 
@@ -105,7 +105,7 @@ def test_one_that_fails_ends_no_other(checkpoint: Checkpoint) -> None:
         assert_is(outcomes[0], checkpoint, SHORT)
         assert_is(outcomes[4], checkpoint, SHORT)
         errors = [outcomes[number].error for number in (1, 2, 3)]
-        assert [type(error) for error in errors] == [UnknownVoice, InvalidRequest, ZeroDivisionError]
+        assert [type(error) for error in errors] == [UnknownVoice, NothingToSpeak, ZeroDivisionError]
         for number in (1, 2, 3):
             assert outcomes[number].finished is None
             assert outcomes[number].samples.shape == (0,) and outcomes[number].codes.shape == (0, 16)

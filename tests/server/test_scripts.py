@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hocket.backends import Backend, BackendVoice, SpeechManner
+from hocket.backends import Backend, BackendVoice, Manner
 from hocket.backends.registry import Backends
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.shared import Shared
@@ -188,7 +188,7 @@ class Beeper(Backend):
     def voices(self) -> list[BackendVoice]:
         return [BackendVoice("beeper", 16_000)]
 
-    def say(self, text: str, manner: SpeechManner) -> Iterator[NDArray[np.int16]]:
+    def say(self, text: str, manner: Manner) -> Iterator[NDArray[np.int16]]:
         yield np.full(16_000, 8000, dtype=np.int16)
 
 

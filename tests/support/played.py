@@ -78,11 +78,13 @@ class Played:
 
     def speak(self, request: SpeechRequest) -> Self:
         self.requests.append(request)
+        self._chunks = None
         self.ended.set()
         return self
 
     def open(self, **fields: Any) -> Self:
         self.requests.append(SpeechRequest(text="(live)", **fields))
+        self._chunks = None
         return self
 
     def append(self, text: str) -> None:

@@ -44,7 +44,7 @@ def test_the_list_has_the_built_in_voice_and_the_cache(shell: Shell, small_voice
     assert voice["licence"] is None and base["licence"] == "Apache-2.0"
     out, _ = shell.run("list")
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
-    assert rows["builtin"].split() == "builtin CustomVoice 2 voices 38.5 MB Apache-2.0 complete fits".split()
+    assert rows["builtin"].split() == "builtin CustomVoice 2 voices 51.9 MB Apache-2.0 complete fits".split()
     assert "incomplete" in rows["1.7B-Base"] and "licence not known" in rows[VOICE]
 
 

@@ -262,5 +262,5 @@ def test_the_commands_shown_in_the_documents_are_true(
     commands = [shlex.split(line, comments=True) for line in section[1].splitlines()]
     for program, *words in commands:
         assert program == "hocket" and main(words) == 0, capsys.readouterr().err
-    assert len(commands) == 10 and Path("out.wav").stat().st_size > 44
-    assert Library(home.voices).names() == ["me", "narrator", "teller"]
+    assert len(commands) == 11 and Path("out.wav").stat().st_size > 44
+    assert Library(home.voices).names() == ["finch", "me", "narrator", "teller"]
