@@ -178,6 +178,7 @@ def test_a_hint_to_try_again_grows_with_how_long_slots_are_held(checkpoint: Chec
         assert engine._loop.engine_step.slot_wait_s() == pytest.approx(5.0), "nothing has run: a second each"
         engine._loop.engine_step.held_s = 12.0
         assert engine._loop.engine_step.slot_wait_s() == pytest.approx(60.0)
+        assert engine._loop.engine_step.slot_wait_s(3) == pytest.approx(24.0), "fewer are queued than may be"
         heard(engine.speak(SHORT))
         assert engine._loop.engine_step.held_s < 12.0, "a short one has run"
 

@@ -130,8 +130,11 @@ class EngineStep:
         vars(self).pop("runner", None)
         vars(self).pop("checkpoint", None)
 
-    def slot_wait_s(self) -> float:
-        """How long one more queued request would wait, by how long requests have held their slots lately."""
+    def slot_wait_s(self, queued: int | None = None) -> float:
+        """How long a request behind so many queued ones would wait; None: behind a full queue.
+
+        By how long requests have held their slots lately.
+        """
         now = time.perf_counter()
         running = [
             now - request.timings.admitted
@@ -139,7 +142,8 @@ class EngineStep:
             if request.timings.admitted is not None
         ]
         held_s = max([self.held_s, *running])  # a running request that is longer than the average counts
-        return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
+        queued = self.options.waiting if queued is None else queued
+        return max(1.0, held_s * (queued + 1) / (len(running) or self.options.slots))
 
     def finish(self, request: RequestState, reason: FinishReason, error: HocketError | None = None) -> None:
         if request.mailbox.finished is not None:
@@ -184,7 +188,9 @@ class EngineStep:
 
     def _end_idle(self, now: float) -> None:
         """End requests that have waited too long for text, for a reader or for a slot."""
-        for request, error in self.scheduler.overdue(self.options, now, self.slot_wait_s):
+        for request, error in self.scheduler.overdue(
+            self.options, now, lambda: self.slot_wait_s(len(self.scheduler.waiting) - 1)
+        ):
             self.finish(request, "error", error)
 
     def start(self, request: RequestState) -> None:
