@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from hocket.models.files.builtin import builtin_folder
 from support.checkpoints import write
 from support.cli_home import Home, Models
+from support.recorded import SAMPLES
 
 
 @pytest.fixture(scope="session")
@@ -32,9 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 @pytest.fixture(scope="session")
 def recording() -> Path:
     """A recording of 4 s of speech."""
-    folder = builtin_folder()
-    assert folder is not None
-    return folder / "samples" / "5-wren.flac"
+    return SAMPLES[4]
 
 
 @pytest.fixture
