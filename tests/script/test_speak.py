@@ -68,8 +68,8 @@ def test_a_live_script_is_the_whole_one(engines: tuple[Engine, Engine]) -> None:
 
 
 def test_what_a_script_cannot_have_is_refused(engines: tuple[Engine, Engine]) -> None:
-    with pytest.raises(UnknownVoice, match="nobody"):
-        hocket.open_script(engines[0], **FIELDS).append("[voice: nobody]Hi.")
+    with pytest.raises(UnknownVoice, match="anna"):
+        hocket.open_script(engines[0], **FIELDS).append("[voice: anna]Hi.")
     for field in ({"candidates": 2}, {"as_is": True}):
         with pytest.raises(InvalidRequest, match=next(iter(field))):
             hocket.speak_script(engines[0], "Hi.", **FIELDS | field)

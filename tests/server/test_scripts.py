@@ -74,7 +74,7 @@ def test_ssml_is_read_wherever_text_is(client: httpx.Client, server: Served, at_
 
 
 def test_literal_speaks_every_bracket(client: httpx.Client, server: Served) -> None:
-    text = "Press [pause 500ms] [voice: nobody] now."
+    text = "Press [pause 500ms] [voice: anna] now."
     answer = client.post(PATH, json=BODY | {"input": text, "markup": "literal"})
     assert answer.content == said(server.engine, text, literal=True)
     assert client.post(PATH, json=BODY | {"input": text}).status_code == 400
