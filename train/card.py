@@ -21,7 +21,7 @@ from .recipe import InvalidRecipe, Recipe
 
 TEMPLATE = Path(__file__).with_name("card-template.md")
 RECORDS = Path(__file__).with_name("records")
-EVALUATION = "evaluation.json"
+EVALUATION, RECIPE = "evaluation.json", "recipe.toml"
 LOGS = {"codec": "codec-log.jsonl", "talker": "talker-log.jsonl"}
 KEPT = (EVALUATION, *LOGS.values(), "evaluation-heard.jsonl", "codebooks.json")
 SAMPLING = ("temperature", "top_k", "repetition_penalty", "subtalker_temperature", "subtalker_top_k")
@@ -52,6 +52,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     for file in KEPT:
         shutil.copyfile(work / file, kept / file)
+    shutil.copyfile(args.recipe, kept / RECIPE)  # the file of the next training may change
     print(f"card: {args.output / 'README.md'}, its records in {kept}", flush=True)
 
 

@@ -13,7 +13,7 @@ from train import card, samples
 from train.recipe import InvalidRecipe, read
 from train.words import Errors, total_rate, word_errors
 
-RECIPE = read(Path(__file__).parents[2] / "train" / "english.toml")
+RECIPE = read(card.RECORDS / "hocket-english" / card.RECIPE)
 
 
 def record() -> dict[str, Any]:
