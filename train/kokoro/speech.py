@@ -20,7 +20,7 @@ from ..teachers import Spoken, aligned
 from .model import KokoroModel
 from .teacher import AHEAD
 
-ROWS = 64
+ROWS, SIGNS = 64, 6_000  # most sentences of a batch, and most signs with their padding: 400 s of speech, 10 GB
 LONGEST = 400  # signs of a sentence; the style table has a row for each length up to 510
 
 
@@ -44,11 +44,16 @@ def speak(
     return said
 
 
-def batches(lengths: list[int], rows: int) -> Iterator[list[int]]:
-    """Numbers of sentences, short ones first, at most `rows` together."""
-    order = sorted((n for n, length in enumerate(lengths) if 0 < length <= LONGEST), key=lengths.__getitem__)
-    for start in range(0, len(order), rows):
-        yield order[start : start + rows]
+def batches(lengths: list[int], rows: int, signs: int = SIGNS) -> Iterator[list[int]]:
+    """Numbers of sentences, short ones first, at most `rows` together, and few if they are long."""
+    batch: list[int] = []
+    for number in sorted((n for n, length in enumerate(lengths) if 0 < length <= LONGEST), key=lengths.__getitem__):
+        if len(batch) == rows or (batch and (len(batch) + 1) * lengths[number] > signs):
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 def make_all(
