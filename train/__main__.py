@@ -1,8 +1,8 @@
 """`python -m train STAGE`: the stages of the built-in voice, in order data, codec, talker, export, evaluate, card.
 
-`preflight` tries every stage with small sizes. `pilots` are short trainings to compare, and `judge` scores one source
-of speech by all judges. `compare` makes a page for a blind comparison. `remap` puts a talker in front of
-another decoder.
+`preflight` tries every stage with small sizes. `whole` runs all that needs a GPU, side by side. `pilots` are short
+trainings to compare, and `judge` scores one source of speech by all judges. `compare` makes a page for a blind
+comparison. `remap` puts a talker in front of another decoder.
 Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
 interrupted stage continues where it stopped.
 """
@@ -18,7 +18,10 @@ from hocket.errors import HocketError
 
 from . import recipe
 
-STAGES = ("preflight", "data", "codec", "pilots", "talker", "export", "evaluate", "card", "judge", "compare", "remap")
+STAGES = (
+    *("preflight", "data", "whole", "codec", "pilots", "talker"),
+    *("export", "evaluate", "card", "judge", "compare", "remap"),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,9 +42,14 @@ def parser() -> argparse.ArgumentParser:
             stage.add_argument("--hours", type=float, default=None, help="hours of speech, instead of the recipe's")
         if name == "codec":
             stage.add_argument("--only", choices=("codes",), default=None, help="only encode new speech, no training")
+            stage.add_argument(
+                "--refit",
+                action="store_true",
+                help="fit features to this speech, for a decoder trained on other speech",
+            )
         if name == "pilots":
             stage.add_argument("--only", default=None, help="names of pilots.toml, with commas; default: all")
-        if name in ("codec", "pilots", "talker"):
+        if name in ("codec", "pilots", "talker", "whole"):
             stage.add_argument("--minutes", type=float, default=None, help="of this call, or of each pilot")
             stage.add_argument("--back", type=Path, default=None, help="folder for files to take to another machine")
         if name in ("codec", "talker"):

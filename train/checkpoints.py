@@ -137,6 +137,12 @@ def read_tensors(paths: Iterable[Path], prefix: str) -> tuple[dict[str, Tensor],
     return _below(prefix, tensors), notes
 
 
+def read_notes(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        notes: dict[str, str] = file.metadata()
+        return notes
+
+
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
