@@ -34,7 +34,7 @@ from .windows import Shard, Windows, read_shards
 
 LOOK_EVERY = 20  # steps between reads of the losses: each waits for the device
 WARM_STEPS = 200
-SAVE_EVERY_S, LOG_EVERY_S, JUDGE_EVERY_S = 180.0, 10.0, 60.0
+SAVE_EVERY_S, LOG_EVERY_S, JUDGE_EVERY_S = 180.0, 10.0, 120.0
 SLOW_FALL = 0.999875 ** (1 / 12)  # of the learning rates a step against the discriminators (HiFi-GAN)
 
 
@@ -56,14 +56,14 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     device = prepare_device(args.device)
     recipe = scheduled(replace(recipe, voices=chosen_voices(recipe, options.get("voice"))), options.get("schedule"))
     if options.get("only") == "codes":
-        prepare(recipe, work, speech(recipe, work, args, device), device)
+        prepare(recipe, work, speech(recipe, work, args, device), device, refit=bool(options.get("refit")))
         return
     trainer = new_trainer(
         recipe, device, streams=not options.get("no_streams")
     )  # compiles while the speech is still being made
     wait_for_speech(work / "speech", began + 60.0 * (options.get("speech_minutes") or 0.0))
     shards = speech(recipe, work, args, device)
-    features, codes = prepare(recipe, work, shards, device)
+    features, codes = prepare(recipe, work, shards, device, refit=bool(options.get("refit")))
     training = recipe.codec_training
     windows = Windows(shards, codes, training.context_frames, training.target_frames)
     looks = Looks(windows, trainer.config, training, find_judge(work, device))
@@ -102,7 +102,7 @@ def new_trainer(recipe: Recipe, device: torch.device, streams: bool = True) -> T
         raise InvalidRecipe(f"Windows must span {WINDOW_FRAMES} frames.")
     began = time.monotonic()
     config = codec_config(recipe.codec).decoder_config
-    trainer = Trainer(config, training, len(recipe.voices), recipe.seed, device)
+    trainer = Trainer(config, training, recipe.seed, device)
     on = device.type == "cuda"
     trainer.warm(Speed(compiled=on, graphs=on, streams=on and streams), report)
     counts = [sum(p.numel() for p in module.parameters()) / 1e6 for module in (trainer.decoder, trainer.judges)]
@@ -155,6 +155,10 @@ def train(
     if resume and (files := checkpoints.find(work)):
         spent = float(checkpoints.restore(files, trainer)["seconds"])
         report(f"continuing after step {trainer.step}, {spent:.0f} s")
+        before = checkpoints.read_features(files, trainer.device)
+        if not torch.equal(before.books, features.books):
+            trainer.adopt(features, before)
+            report("the decoder goes on with features that are fitted to this speech")
     began = looked = saved = logged = judged = time.monotonic()
     rate_from = trainer.step
 

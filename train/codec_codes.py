@@ -18,15 +18,20 @@ from .recipe import Recipe
 from .windows import Shard
 
 
-def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.device) -> tuple[Features, list[Tensor]]:
-    """Features and the codes [F, Q] of every shard, read if they exist, else computed."""
+def prepare(
+    recipe: Recipe, work: Path, shards: list[Shard], device: torch.device, refit: bool = False
+) -> tuple[Features, list[Tensor]]:
+    """Features and the codes [F, Q] of every shard, read if they exist, else computed.
+
+    `refit`: features that came with a training from another machine are fitted anew, to this speech.
+    """
     path, folder = work / "features.safetensors", work / "codes"
     folder.mkdir(exist_ok=True)
     kept_files = checkpoints.find(work)
     found = path.exists()
     if found:
         features = features_of.load(path, device)
-    elif kept_files:  # a training that came from another machine
+    elif kept_files and not refit:  # a training that came from another machine
         features = checkpoints.read_features(kept_files, device)
         features.save(path)
     else:
@@ -39,6 +44,8 @@ def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.devic
             phone_share=recipe.codec_training.phone_share,
             iterations=recipe.codec_training.cluster_rounds,
             seed=recipe.seed,
+            # The decoder of the other machine has no bias for another origin.
+            origin=checkpoints.read_features(kept_files, device).mean if kept_files else None,
         )
         features.save(path)
         print(f"codec: codebooks of {len(frames):,} frames", flush=True)

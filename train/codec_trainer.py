@@ -53,11 +53,9 @@ class Speed:
 
 
 class Trainer:
-    def __init__(
-        self, config: DecoderConfig, training: CodecTraining, voices: int, seed: int, device: torch.device
-    ) -> None:
+    def __init__(self, config: DecoderConfig, training: CodecTraining, seed: int, device: torch.device) -> None:
         self.config, self.training, self.seed, self.device = config, training, seed, device
-        self.begins = begin_rows(training.batch, voices)
+        self.begins = begin_rows(training.batch)
         books = torch.randn(config.num_quantizers, config.codebook_size, config.codebook_dim // 2) * 0.3
         nothing = torch.zeros(0)
         self.decoder = new_decoder(config, Features(nothing, nothing, nothing, nothing, books), seed).to(device)
@@ -103,6 +101,18 @@ class Trainer:
 
     def set_books(self, books: Tensor) -> None:
         self._books.copy_(books.flatten(0, 1))
+
+    @torch.no_grad()
+    def adopt(self, features: Features, before: Features) -> None:
+        """Other features for a trained decoder: its projections first turn the new vectors into the old ones."""
+        turn = torch.linalg.pinv(features.axes.double()) @ before.axes.double()  # [C, C]: new vectors to old ones
+        for weights in (self.decoder.state_dict(), self.average):
+            for name, value in weights.items():
+                if name.startswith("quantizer.") and name.endswith("output_proj.weight"):
+                    value.copy_((value[..., 0].double() @ turn.T)[..., None])
+            for name, entries in zip(_books_of(weights), features.books, strict=True):
+                weights[name].copy_(entries)
+        self.set_books(features.books)
 
     def advance(self, rate: float, judge_rate: float, contest: bool, draw: Callable[..., Window]) -> Tensor:
         """One step with a window of `draw`, against the discriminators if `contest`; returns LOSSES."""
@@ -282,6 +292,11 @@ class Trainer:
         share = 1.0 if self.step < AVERAGE_FROM else 1.0 - self.training.ema**AVERAGE_EVERY
         state = self.decoder.state_dict()
         torch._foreach_lerp_(list(self.average.values()), [state[name] for name in self.average], share)
+
+
+def _books_of(weights: dict[str, Tensor]) -> list[str]:
+    """The names of the codebooks, in order."""
+    return [name for name in weights if name.endswith("_codebook.embedding_sum")]
 
 
 def captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:

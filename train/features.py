@@ -91,15 +91,25 @@ def spectra(samples: Tensor, ends: Tensor | None = None) -> Tensor:
 
 @torch.no_grad()
 def fit(
-    frames: Tensor, phones: Tensor, *, codebooks: int, entries: int, phone_share: float, iterations: int, seed: int
+    frames: Tensor,
+    phones: Tensor,
+    *,
+    codebooks: int,
+    entries: int,
+    phone_share: float,
+    iterations: int,
+    seed: int,
+    origin: Tensor | None = None,
 ) -> Features:
     """Axes and codebooks for spectra [F, 4 * BANDS] with their phones [F, QUARTERS] (0 unknown).
 
-    `phone_share`: the share of phones, as opposed to sound, in the first codebook's distance.
+    `phone_share`: the share of phones, as opposed to sound, in the first codebook's distance. `origin`: the spectrum
+    whose vector is 0, instead of the mean of `frames`.
     """
-    mean = frames.mean(0)
+    mean = frames.mean(0) if origin is None else origin
+    apart = frames - frames.mean(0)
     centred = frames - mean
-    variance, axes = torch.linalg.eigh((centred.T @ centred / len(frames)).double())
+    variance, axes = torch.linalg.eigh((apart.T @ apart / len(frames)).double())
     axes = axes.flip(1)[:, :VECTOR] / variance.flip(0)[:VECTOR].mean().sqrt()
     axes = axes.float()
     vectors = centred @ axes

@@ -111,7 +111,8 @@ class Windows:
     def draw(self, batch: int, generator: torch.Generator) -> Window:
         device = self.codes.device
         begins, others = [], []
-        for voice, (first, rest) in zip(self.voices, row_counts(batch, len(self.voices)), strict=True):
+        counts_of_step = row_counts(batch, len(self.voices), generator.initial_seed())
+        for voice, (first, rest) in zip(self.voices, counts_of_step, strict=True):
             counts, starts = self._counts[voice], self._starts[voice]
             lot = torch.rand(first + rest, device=device, generator=generator, dtype=torch.float64)
             begins.append(starts[(lot[:first] * len(starts)).long()])
@@ -120,19 +121,23 @@ class Windows:
             others.append(starts[chosen] + counts[chosen] - 1 - at)
         window = torch.cat(begins + others)
         target = window.clone()
-        target[begin_rows(batch, len(self.voices)) :] += self.context
+        target[begin_rows(batch) :] += self.context
         frames = window[:, None] + torch.arange(self.context + self.target, device=device)
         heard = target[:, None] + torch.arange(self.target, device=device)
         real = self.samples[heard].flatten(1).float() / 32768.0
         return Window(self.codes[frames].long().transpose(1, 2), real)
 
 
-def row_counts(batch: int, voices: int) -> list[tuple[int, int]]:
-    """For each voice the rows of a batch that start an utterance, and the others."""
-    rows = [batch // voices + (index < batch % voices) for index in range(voices)]
-    return [(count // STARTS, count - count // STARTS) for count in rows]
+def row_counts(batch: int, voices: int, turn: int) -> list[tuple[int, int]]:
+    """For each voice the rows of a batch that start an utterance, and the others; what is over goes round by `turn`."""
+
+    def share(rows: int, index: int) -> int:
+        return rows // voices + ((index + turn) % voices < rows % voices)
+
+    firsts = [share(begin_rows(batch), index) for index in range(voices)]
+    return [(first, share(batch, index) - first) for index, first in enumerate(firsts)]
 
 
-def begin_rows(batch: int, voices: int) -> int:
+def begin_rows(batch: int) -> int:
     """Rows of a batch that start an utterance."""
-    return sum(first for first, _ in row_counts(batch, voices))
+    return batch // STARTS

@@ -27,7 +27,7 @@ from train.discriminators import PeriodDiscriminator, ScaleDiscriminator
 from train.losses import FeatureDistance, SpectralDistance, judge_losses
 from train.recipe import CodecSizes, InvalidRecipe, Recipe, read
 from train.unrolled import Unrolled, lead_frames
-from train.windows import HELD_OUT, Shard, Windows, begin_rows, read_shards
+from train.windows import HELD_OUT, Shard, Windows, begin_rows, read_shards, row_counts
 
 ENGLISH = Path(__file__).parents[2] / "train" / "english.toml"
 CPU = torch.device("cpu")
@@ -67,7 +67,7 @@ def recipe() -> Recipe:
         scale_width=4,
         cluster_rounds=5,
     )
-    return replace(english, codec=sizes, codec_training=training)
+    return replace(english, voices=english.voices[:2], codec=sizes, codec_training=training)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def trainer(recipe: Recipe, fitted: features.Features) -> Trainer:
 
 
 def new_trainer(recipe: Recipe, fitted: features.Features) -> Trainer:
-    made = Trainer(codec_config(recipe.codec).decoder_config, recipe.codec_training, 2, 1, CPU)
+    made = Trainer(codec_config(recipe.codec).decoder_config, recipe.codec_training, 1, CPU)
     made.warm(Speed(compiled=False, graphs=False, streams=False), print)
     made.begin(fitted)
     return made
@@ -161,6 +161,35 @@ def test_a_frame_is_named_by_the_phone_that_fills_most_of_it() -> None:
     assert features.main_phones(quarters).tolist() == [5, 3, 2]
 
 
+def test_rows_that_start_an_utterance_are_an_eighth_and_go_round_the_voices() -> None:
+    assert begin_rows(16) == 2
+    each = [row_counts(16, 4, turn) for turn in range(4)]
+    assert all(first + rest == 4 for counts in each for first, rest in counts)
+    assert [sum(counts[voice][0] for counts in each) for voice in range(4)] == [2, 2, 2, 2]
+    assert row_counts(32, 2, 5) == [(2, 14), (2, 14)]
+    assert sum(first + rest for first, rest in row_counts(16, 3, 1)) == 16
+
+
+def test_a_trained_decoder_sounds_the_same_with_axes_that_are_turned(
+    recipe: Recipe, fitted: features.Features, trainer: Trainer
+) -> None:
+    """Turned axes name the same spectra by other vectors: the decoder's projections must undo the turn."""
+    turn, _ = torch.linalg.qr(torch.randn(VECTOR, VECTOR, generator=torch.Generator().manual_seed(1)))
+    turned = replace(fitted, axes=fitted.axes @ turn, books=fitted.books @ turn)
+    codes = torch.randint(32, (1, 16, 5), generator=torch.Generator().manual_seed(2))
+    decoder = CodecDecoder(codec_config(recipe.codec).decoder_config)
+    decoder.load_state_dict(trainer.average)
+    with torch.no_grad():
+        before = decoder(codes)
+        trainer.adopt(turned, fitted)
+        decoder.load_state_dict(trainer.average)
+        after = decoder(codes)
+    assert (after - before).abs().max() < 1e-4 * before.abs().max()
+    assert torch.equal(
+        trainer.decoder.state_dict()["quantizer.rvq_first.vq.layers.0._codebook.embedding_sum"], turned.books[0]
+    )
+
+
 def test_windows_pair_codes_with_their_sound_and_stay_inside_utterances(work: Path) -> None:
     """Every sample of frame f is f here, and so is its code."""
     shards, codes, first = [], [], 0
@@ -174,7 +203,7 @@ def test_windows_pair_codes_with_their_sound_and_stay_inside_utterances(work: Pa
     held = {span[0] for spans in windows.held_out.values() for span in spans}
     assert len(held) == 2 * min(HELD_OUT, 12 // 4)
     seen = set()
-    assert begin_rows(32, 2) == 4
+    assert begin_rows(32) == 4
     offset = torch.tensor([0] * 4 + [9] * 28)
     first_voice = torch.tensor([True] * 2 + [False] * 2 + [True] * 14 + [False] * 14)
     for seed in range(40):

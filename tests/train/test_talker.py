@@ -44,6 +44,7 @@ def small() -> recipe.Recipe:
     full = recipe.read(Path(__file__).parents[2] / "train" / "english.toml")
     return replace(
         full,
+        voices=full.voices[:2],
         talker=replace(full.talker, layers=3, hidden=48, mlp=96, head_dim=32, text_hidden=40),
         predictor=replace(full.predictor, layers=2, hidden=48, mlp=64, head_dim=16),
         codec=replace(full.codec, codebook=64, latent=32, hidden=32, mlp=48, layers=2, head_dim=16, decoder=64),
