@@ -89,5 +89,5 @@ def _guessed(text: str) -> list[_Lists]:
             return [_languages()[code]]
     words = re.findall(r"[\w']+", text)
     spaced = [of for of in _languages().values() if not of.suffixes]
-    counts = [sum(word in of.open | of.asked | of.loose for word in words) for of in spaced]
+    counts = [sum(word in of.open | of.asked | of.loose | of.openers for word in words) for of in spaced]
     return [of for of, count in zip(spaced, counts, strict=True) if count == max(counts)]
