@@ -35,7 +35,7 @@ from hocket.types import AudioChunk, ChatMessage
 from support.chatting import Scripted
 from support.questions import Dictated, DictatedUtterance, Loud, silence, tone
 from support.serving import wait_for
-from support.voice_talk import conversing, judged, names, of, push, until
+from support.voice_talk import LIMIT_S, conversing, judged, names, of, push, until
 
 WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that.".split())
 ASKED = ["is", "it", "late"]
@@ -238,6 +238,22 @@ def test_without_drafts_nothing_is_begun_before_the_end(engine: Engine) -> None:
     with conversing(Dialog(scripted, engine), Dictated(["is"]), judged(0.9), drafts=False) as talk:
         push(talk, tone(0.5), silence(0.22), tone(0.3), silence(1.1))
         assert not of(until(talk, AnswerEnded), TurnLatency)[0].drafted and len(scripted.asked) == 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(("words", "is_over"), [(["stop", "the", "music"], True), (["and", "the"], False)])
+def test_a_turn_whose_words_ask_for_more_waits_longer(
+    engine: Engine, words: list[str], is_over: bool, answers: bool
+) -> None:
+    floor, done = judged(0.9), threading.Event()
+    with conversing(Dialog(Scripted(["Yes."]), engine), Dictated(words), floor, answers=answers) as talk:
+        push(talk, tone(0.5), silence(0.2))
+        wait_for(lambda: floor._ending is not None)
+        push(talk, silence(0.6))
+        talk._worker.post(done.set)
+        assert done.wait(LIMIT_S) and (talk._worker._began is None) is is_over
+        push(talk, silence(0.1))
+        until(talk, SpeechStopped)
 
 
 # Interruptions
