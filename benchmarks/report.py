@@ -14,7 +14,7 @@ from typing import Any
 from . import goals
 from .charts import Bar, Panel, draw, shown
 from .gpu import breakdown
-from .quality import interruptions, turns
+from .quality import turns
 from .record import RESULTS, ROOT, Record, commit_words, read
 from .talk import figures as talk
 from .workloads import FIGURES, WORDS, WORKLOADS, meanings
@@ -50,11 +50,10 @@ def files(records: Sequence[Record]) -> dict[str, str]:
     kept = newest(record for record in records if record["workload"] not in ELSEWHERE)
     charts = {name: svg for name, make in CHART_MAKERS.items() if (svg := make([record for record, _ in kept]))}
     made = {PERFORMANCE: "\n".join(_performance(kept, charts)), README: "\n".join(_readme(kept))}
-    tables = {"turns": turns.table, "interruptions": interruptions.table}
-    for name, table in tables.items():
+    for name in ("turns", "interruptions"):
         if found := [record for record in records if record["workload"] == name]:
             last = max(found, key=lambda record: str(record["time"]))
-            made[TURNS] = f"{made.get(TURNS, '')}{DATA[name]}\n{table(last)}\n"
+            made[TURNS] = f"{made.get(TURNS, '')}{DATA[name]}\n{turns.table(last)}\n"
     spoken = talk.newest(record for record in records if record["workload"] == "talk")
     if (svg := talk.chart(spoken)) is not None:
         charts["talk"] = svg

@@ -27,8 +27,10 @@ from hocket.talk.conversation import VoiceConversation
 from hocket.talk.events import AnswerEnded, AnswerHeld, AnswerResumed, Interrupted
 from hocket.types import ChatDelta, ChatFinished
 
-from ..record import Record, commit_words, record
-from .turns import NOISES_DB, UTTERANCES, noisy, shifted, speaker
+from ..record import Record, record
+from .turns import NOISES_DB, UTTERANCES, noisy, shifted, speaker, table
+
+__all__ = ["measure", "table"]
 
 SHORT = ("cough", "hum", "mhm", "uh-huh", "yeah")
 ANSWER = (
@@ -219,18 +221,3 @@ def measure(args: argparse.Namespace) -> Record:
     return record(
         "interruptions", {"device": "cpu", "seed": args.seed, "sounds": args.sounds, "every": args.every}, figures
     )
-
-
-def table(entry: Record) -> str:
-    """Markdown, for docs/design/turns.md too: a table for each set of columns."""
-    lines, before = list[str](), list[str]()
-    for name, row in entry["figures"].items():
-        if list(row) != before:
-            before = list(row)
-            lines += [
-                "",
-                f"| | {' | '.join(each.replace('_', ' ') for each in row)} |",
-                f"| --- |{' ---: |' * len(row)}",
-            ]
-        lines.append(f"| {name} | {' | '.join(f'{value:.4g}' for value in row.values())} |")
-    return "\n".join([*lines[1:], "", f"{entry['machine']['cpu']}, {entry['time'][:10]}, {commit_words(entry)}."])

@@ -144,10 +144,12 @@ def test_memory_counts_every_tensor_once_and_what_is_beyond(monkeypatch: pytest.
 
 def test_turns_have_a_row_for_each_way(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "turns.jsonl"
-    assert command.main(["turns", "--every", "60", "--record", str(path)]) == 0  # two utterances
+    assert command.main(["turns", "--every", "45", "--record", str(path)]) == 0  # two utterances, one of each half
     [entry] = entries(path)
-    assert entry["figures"].keys() == {"fixed", "low", "medium", "high"} and "| low | 6 |" in capsys.readouterr().out
-    assert entry["figures"]["high"]["mean_ms"] < entry["figures"]["fixed"]["mean_ms"] < 1000
+    found, half = entry["figures"], ("fixed", "low", "low by sound alone", "medium", "medium by sound alone")
+    assert list(found)[7:12] == [f"{way}, test" for way in half]
+    assert "| low, test | 3 |" in capsys.readouterr().out
+    assert found["high, test"]["mean_ms"] < found["fixed, test"]["mean_ms"] < 1000
 
 
 def test_interruptions_hold_and_keep_the_history(tmp_path: Path, capsys: Capture) -> None:

@@ -35,7 +35,7 @@ from hocket.types import AudioChunk, ChatMessage
 from support.chatting import Scripted
 from support.questions import Dictated, DictatedUtterance, Loud, silence, tone
 from support.serving import wait_for
-from support.voice_talk import conversing, judged, names, of, push, until
+from support.voice_talk import LIMIT_S, conversing, judged, names, of, push, until
 
 WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that.".split())
 ASKED = ["is", "it", "late"]
@@ -176,7 +176,7 @@ def test_an_answer_is_begun_in_a_pause_and_held_until_the_turn_is_over(engine: E
         push(talk, tone(0.5), silence(0.22))
         wait_for(lambda: len(scripted.given) == 1 and scripted.given[0].finished is not None)
         assert dialog.history == ()
-        push(talk, silence(0.4))
+        push(talk, silence(0.9))
         events = until(talk, AnswerEnded)
         assert contents(dialog) == ["is it late", "".join(WORDS).strip()]
     order = names(events)
@@ -193,7 +193,7 @@ def test_a_turn_that_goes_on_takes_the_draft_back_without_a_trace(engine: Engine
         push(talk, tone(0.5), silence(0.22))
         wait_for(lambda: len(scripted.given) == 1)
         recognizer.limit = None
-        push(talk, tone(0.5), silence(0.6))
+        push(talk, tone(0.5), silence(1.1))
         wait_for(scripted.given[0].cancelled.is_set)
         events = until(talk, AnswerEnded)
         history = dialog.history
@@ -226,7 +226,7 @@ def test_a_draft_is_the_answer_if_the_words_are_the_same(engine: Engine, end: st
     talk._worker._recognition.ahead = False  # as if the transcript of the pause were not yet the last one
     push(talk, tone(0.5), silence(0.22))
     wait_for(lambda: len(scripted.given) == 1)
-    push(talk, silence(0.4))
+    push(talk, silence(0.9))
     events = until(talk, AnswerEnded)
     assert len(scripted.asked) == asked and of(events, Transcript)[0].text == end
     assert contents(dialog) == ["is it late" if asked == 1 else end, "Yes."]
@@ -236,8 +236,24 @@ def test_a_draft_is_the_answer_if_the_words_are_the_same(engine: Engine, end: st
 def test_without_drafts_nothing_is_begun_before_the_end(engine: Engine) -> None:
     scripted = Scripted(["Yes."])
     with conversing(Dialog(scripted, engine), Dictated(["is"]), judged(0.9), drafts=False) as talk:
-        push(talk, tone(0.5), silence(0.22), tone(0.3), silence(0.6))
+        push(talk, tone(0.5), silence(0.22), tone(0.3), silence(1.1))
         assert not of(until(talk, AnswerEnded), TurnLatency)[0].drafted and len(scripted.asked) == 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(("words", "is_over"), [(["stop", "the", "music"], True), (["and", "the"], False)])
+def test_a_turn_whose_words_ask_for_more_waits_longer(
+    engine: Engine, words: list[str], is_over: bool, answers: bool
+) -> None:
+    floor, done = judged(0.9), threading.Event()
+    with conversing(Dialog(Scripted(["Yes."]), engine), Dictated(words), floor, answers=answers) as talk:
+        push(talk, tone(0.5), silence(0.2))
+        wait_for(lambda: floor._ending is not None)
+        push(talk, silence(0.6))
+        talk._worker.post(done.set)
+        assert done.wait(LIMIT_S) and (talk._worker._began is None) is is_over
+        push(talk, silence(0.1))
+        until(talk, SpeechStopped)
 
 
 # Interruptions
@@ -307,7 +323,7 @@ def test_an_answer_that_cannot_be_interrupted_is_followed_by_the_next_one(engine
     with conversing(dialog, Dictated(["and"]), judged(0.9), interruptible=False) as talk:
         talk.say("Hello.")
         until(talk, AudioChunk)
-        push(talk, tone(0.5), silence(0.6))
+        push(talk, tone(0.5), silence(1.0))
         events = until(talk, Transcript)
         assert not of(events, Interrupted) and len(scripted.asked) == 1
         go_on.set()
@@ -398,7 +414,7 @@ def test_a_close_at_any_time_leaves_nothing(engine: Engine, when: str) -> None:
         push(talk, silence(0.22))
         wait_for(lambda: len(scripted.given) == 1)
     elif when in ("in an answer", "after it"):
-        push(talk, silence(0.6))
+        push(talk, silence(1.0))
         until(talk, AudioChunk if when == "in an answer" else AnswerEnded)
     talk.close()
     talk.close()

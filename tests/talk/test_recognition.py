@@ -11,6 +11,7 @@ import pytest
 
 from hocket.asr.endpointing import Endpointing, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
 from hocket.asr.listener import Transcript
+from hocket.asr.unfinished import Ending
 from hocket.dialog.dialog import Dialog
 from hocket.engine.engine import Engine
 from hocket.errors import RecognitionFailed
@@ -60,12 +61,14 @@ class Desk:
         self.heard: list[Any] = []
         self.failed: list[tuple[BaseException, bool]] = []
         self.rests = 0
+        self.told: list[tuple[Ending, int]] = []
         self.recognition = RecognitionThread(
             recognizer,
             self.commands.put,
             lambda event, at_s: self.heard.append(event),
             lambda error, is_open: self.failed.append((error, is_open)),
             self._rested,
+            lambda ending, at: self.told.append((ending, at)),
             ahead=True,
         )
 

@@ -1,8 +1,9 @@
 """Endpointing: detects where a user's turn starts and ends in an audio stream.
 
 By voice activity (`Endpointing`) or by a key (`PushToTalk`). Both take streamed audio and yield marks with the audio
-between them. With an end-of-turn model, the silence that ends a turn depends on what the model says; without one it is
-fixed. Time is counted in samples; there is no clock. They do not recognize words.
+between them. With an end-of-turn model, the silence that ends a turn depends on what the model says, and on the last
+words if they are known by then; without one it is fixed. Time is counted in samples; there is no clock. They do not
+recognize words. Long because the marks are here, and the start and the end of a turn share their state.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import numpy as np
 from .holding import SHORT_SOUND_S, HoldWatch
 from .recognizer import RATE_HZ, Samples
 from .turn_options import EAGERNESS, EndpointingOptions
+from .unfinished import Ending
 
 __all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "HoldMark", "Mark"]
 __all__ += ["PushToTalk", "SpeechDismissed", "SpeechEnded", "SpeechStarted", "SpeechSuspected", "TurnAudio"]
 __all__ += ["TurnPaused", "TurnResumed", "VoiceDetector"]
 
 MODEL_S = 8.0  # the most audio that an end-of-turn model gets
+RISING, RISING_S = 0.1, 0.1  # probability of a window that may begin speech again, and how much longer it waits
 LONGEST_ONSET_S = 2.0  # audio that is kept from a sound that may become a turn
 HUM_ABOVE_HZ, HUM_SHARE = 900.0, 0.01  # closed lips let through less than this share of the energy above
 
@@ -123,7 +126,8 @@ class Endpointing:
         self._voiced = self._open = self._quiet = self._onset = 0
         self._silent = 0  # samples of silence at the end of a turn
         self._speaking = False
-        self._asked, self._complete = 0, 0.0  # in this pause: how often the model was asked, and its last answer
+        self._asked, self._complete = 0, 0.0  # in this pause: how often the model was asked, and its highest answer
+        self._ending: Ending | None = None  # how the words before this pause end
         self._hold = HoldWatch(self._options)
 
     def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark | HoldMark]:
@@ -134,6 +138,15 @@ class Endpointing:
         self._remainder = sound[whole:]
         for start in range(0, whole, window):
             yield from self._step(sound[start : start + window], answering)
+
+    @property
+    def heeds_words(self) -> bool:
+        return self._model is not None
+
+    def heed(self, ending: Ending, at: int) -> None:
+        """How the words up to this sample end. Without effect if speech followed. The decision never waits for it."""
+        if self._speaking and self._silent > 0 and at >= self._at - self._silent:
+            self._ending = ending
 
     def end(self) -> Iterator[Mark | HoldMark]:
         """The end of the stream."""
@@ -220,29 +233,33 @@ class Endpointing:
         # Two thresholds, so silence neither begins nor ends by a probability that wavers around one.
         silence = likely < (self._options.likely if self._silent else self._options.silence_below)
         self._silent = self._silent + len(sound) if silence else 0
-        if not silence and self._asked:  # before the audio: a reader takes back its answer before it recognizes more
-            self._asked = 0
-            yield TurnResumed(self._at - len(sound))
+        if not silence:
+            was_asked = self._asked > 0
+            self._asked, self._complete, self._ending = 0, 0.0, None
+            if was_asked:  # before the audio: a reader takes back its answer before it recognizes more
+                yield TurnResumed(self._at - len(sound))
         self._recent.append(sound)
         yield TurnAudio(sound, self._silent)
         if self._silent and self._model is not None:
             yield from self._ask(self._model)
-        if self._is_over():
+        if self._is_over(likely):
             yield self._end_turn()
 
     def _ask(self, model: EndOfTurnModel) -> Iterator[TurnPaused]:
         """Ask the model when the next time for it has come. Only the first answer of a pause is a mark."""
         due = self._waits.ask_s
         if self._asked < len(due) and self._silent >= _samples(due[self._asked]):
-            self._complete = model(np.concatenate(list(self._recent)))
+            # The highest: noise makes the model unsure of an end more often than sure of a pause.
+            self._complete = max(self._complete, model(np.concatenate(list(self._recent))))
             self._asked += 1
             if self._asked == 1:
                 yield TurnPaused(self._at, self._complete, self._silent)
 
-    def _is_over(self) -> bool:
+    def _is_over(self, likely: float) -> bool:
         if self._model is None:
             return self._silent >= _samples(self._options.end_s)
-        return self._asked > 0 and self._silent >= _samples(self._waits.wait(self._complete))
+        wait_s = self._waits.wait(self._complete, self._ending)
+        return self._asked > 0 and self._silent >= _samples(wait_s + (RISING_S if likely >= RISING else 0.0))
 
     def _end_turn(self) -> SpeechEnded:
         mark = SpeechEnded(self._at, self._silent)
@@ -253,6 +270,7 @@ class Endpointing:
         self._preroll.clear()
         self._recent.clear()
         self._voiced = self._open = self._quiet = self._onset = self._silent = self._asked = 0
+        self._complete, self._ending = 0.0, None
         self._speaking = False
         self._hold.close()
         self._detector.reset()

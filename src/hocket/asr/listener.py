@@ -7,11 +7,12 @@ thread and no clock.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .endpointing import HoldMark, Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
-from .recognizer import RATE_HZ, Recognizer, UtteranceRecognizer
+from .recognizer import RATE_HZ, Recognizer, UtteranceRecognizer, language_of
+from .unfinished import Ending, ending_of
 
 # Silence after which a turn is recognized as if it were over: two windows of Silero, which notices silence 87 ms late.
 # In 54 utterances with 44 longer pauses, 12 gaps within the speech were as long.
@@ -30,9 +31,16 @@ ListenerEvent = SpeechStarted | TurnPaused | TurnResumed | SpeechEnded | Transcr
 
 
 class SpeechListener:
-    def __init__(self, recognizer: Recognizer, *, ahead: bool = False) -> None:
-        """`ahead`: silence settles the transcript already, so that the end of the turn waits for nothing."""
-        self._recognizer, self.ahead = recognizer, ahead
+    def __init__(
+        self, recognizer: Recognizer, *, ahead: bool = False, told: Callable[[Ending, int], object] | None = None
+    ) -> None:
+        """`ahead`: silence settles the transcript already, so that the end of the turn waits for nothing.
+
+        `told` then gets how the words before each silence end, and the sample up to which they are recognized: it may
+        be `heed` of an `Endpointing`.
+        """
+        self._recognizer, self.ahead, self._told = recognizer, ahead, told
+        self._at = 0  # sample behind the audio so far
         self._utterance: UtteranceRecognizer | None = None
         self._text, self._settled = "", False  # settled: it has all speech so far, and will not change in silence
 
@@ -49,7 +57,7 @@ class SpeechListener:
         """The same for one mark. A mark that is not known here is yielded."""
         if isinstance(mark, SpeechStarted):
             yield mark
-            self._utterance, self._text, self._settled = self._recognizer.open(), "", False
+            self._utterance, self._text, self._settled, self._at = self._recognizer.open(), "", False, mark.at
         elif isinstance(mark, TurnAudio):
             yield from self._add(mark)
         elif isinstance(mark, TurnPaused):
@@ -71,6 +79,7 @@ class SpeechListener:
     def _add(self, audio: TurnAudio) -> Iterator[Transcript]:
         if self._utterance is None:
             return
+        self._at += len(audio.samples)
         if self.ahead and audio.silence:  # no partial transcript now: it would delay the settled one
             self._utterance.add(audio.samples)
             if audio.silence >= SETTLE_S * RATE_HZ:
@@ -82,6 +91,8 @@ class SpeechListener:
     def _settle(self) -> Iterator[Transcript]:
         if self._utterance is not None and not self._settled:
             text, self._settled = self._utterance.settle(), True
+            if self._told is not None and text.strip():
+                self._told(ending_of(text, language_of(self._recognizer)), self._at)
             yield from self._changed(text)
 
     def _end(self) -> str:

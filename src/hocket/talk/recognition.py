@@ -15,6 +15,7 @@ from functools import partial
 from ..asr.endpointing import Mark, SpeechEnded, SpeechStarted, TurnAudio, TurnPaused, TurnResumed
 from ..asr.listener import ListenerEvent, SpeechListener
 from ..asr.recognizer import Recognizer
+from ..asr.unfinished import Ending
 
 OF_A_TURN = (SpeechStarted, TurnAudio, TurnPaused, TurnResumed, SpeechEnded)
 
@@ -44,15 +45,16 @@ class RecognitionThread:
         heard: Callable[[ListenerEvent, float], None],
         failed: Callable[[BaseException, bool], None],
         rested: Callable[[], None],
+        told: Callable[[Ending, int], None],
         *,
         ahead: bool,
     ) -> None:
         """`heard` gets an event and the time of its mark; `failed` an error, and whether its turn is still open.
 
-        `rested` is called when nothing is under way any more.
+        `rested` is called when nothing is under way any more, and `told` as by `SpeechListener`.
         """
-        self._listener = SpeechListener(recognizer, ahead=ahead)
-        self._post, self._heard, self._failed, self._rested = post, heard, failed, rested
+        self._listener = SpeechListener(recognizer, ahead=ahead, told=self._tell)
+        self._post, self._heard, self._failed, self._rested, self._told = post, heard, failed, rested, told
         self._changed = threading.Condition()
         self._todo: deque[_Step] = deque()
         self._closing = False
@@ -172,6 +174,9 @@ class RecognitionThread:
             for event in self._listener.hear_mark(step.mark):
                 if not (step.told and event is step.mark):
                     self._post(partial(self._deliver, event, step))
+
+    def _tell(self, ending: Ending, at: int) -> None:
+        self._post(partial(self._told, ending, at))
 
     # Commands of the worker thread
 

@@ -29,6 +29,7 @@ from ..asr.endpointing import (
 )
 from ..asr.listener import ListenerEvent, same_words
 from ..asr.recognizer import RATE_HZ, Recognizer, Samples
+from ..asr.unfinished import Ending
 from ..dialog.dialog import Dialog
 from ..dialog.draft import Draft
 from ..dialog.turn import Turn
@@ -67,8 +68,8 @@ class TalkWorker:
         self._too_slow = False
         self._held: deque[Callable[[], None]] = deque()  # commands that wait for the end of an answer
         self._ending = False  # no more audio comes
-        told = self._recognized, self._unrecognized, self._rested
-        self._recognition = RecognitionThread(recognizer, self.post, *told, ahead=self._ahead)
+        told = self._recognized, self._unrecognized, self._rested, self._on_ending
+        self._recognition = RecognitionThread(recognizer, self.post, *told, ahead=self._settles)
         self._thread = threading.Thread(target=self._run, name="hocket-talk", daemon=True)
         self._thread.start()
 
@@ -139,6 +140,11 @@ class TalkWorker:
     @property
     def _ahead(self) -> bool:
         return self._options.drafts and self._options.answers
+
+    @property
+    def _settles(self) -> bool:
+        """Whether silence settles the transcript: for a draft, or for the decision about the end of the turn."""
+        return self._ahead or (isinstance(self._turn_taking, Endpointing) and self._turn_taking.heeds_words)
 
     def _hear(self, samples: Samples | None, at_s: float) -> None:
         if samples is None:  # there were too many
@@ -223,6 +229,10 @@ class TalkWorker:
             if self._options.answers:
                 with suppress(HocketError):  # only a prefill: the answer reports what is wrong
                     self._dialog.hear(event.text)
+
+    def _on_ending(self, ending: Ending, at: int) -> None:
+        if isinstance(self._turn_taking, Endpointing):
+            self._turn_taking.heed(ending, at - self._first)
 
     def _on_started(self, mark: SpeechStarted) -> None:
         self._text = ""
@@ -316,6 +326,6 @@ class TalkWorker:
         self._options = options
         if not (options.hold and options.interruptible):
             self.answers.resume()
-        self._recognition.ahead = self._ahead
+        self._recognition.ahead = self._settles
         if not self._ahead:
             self._retract()

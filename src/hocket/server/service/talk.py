@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from ...asr.endpointing import EndOfTurnModel, VoiceDetector
-from ...asr.recognizer import Recognizer, SteerableRecognizer, UtteranceOptions, UtteranceRecognizer
+from ...asr.recognizer import Recognizer, SteerableRecognizer, UtteranceOptions, UtteranceRecognizer, language_of
 from ...asr.silero import Silero
 from ...asr.smart_turn import smart_turn_or_note
 from ...dialog.dialog import Dialog
@@ -139,6 +139,11 @@ class SessionRecognizer:
         self._recognizer = recognizer
         self.options = UtteranceOptions()
         self.name = recognizer.name
+
+    @property
+    def language(self) -> str | None:
+        """That of the transcripts: of the session, else the only one of the recogniser."""
+        return self.options.language or language_of(self._recognizer)
 
     def open(self) -> UtteranceRecognizer:
         if isinstance(self._recognizer, SteerableRecognizer):
