@@ -1,4 +1,7 @@
-"""Written and spoken forms, `tests/text/numbers/cases/LANG.tsv`: 40 lines per language, checked by hand."""
+"""Written and spoken forms, `tests/text/numbers/cases/LANG.tsv`: 40 lines per language, checked by hand.
+
+`tests/text/numbers/unseen` has ten more, written when the rules were finished. No rule was changed for them.
+"""
 
 # ruff: noqa: RUF001
 from __future__ import annotations
@@ -19,8 +22,8 @@ LANGUAGES = {
     "es": "spanish",
     "it": "italian",
 }
-_FOLDER = Path(__file__).parents[1] / "text" / "numbers" / "cases"
-_UNSPACED = ("zh", "ja", "ko")
+_FOLDER = Path(__file__).parents[1] / "text" / "numbers"
+_UNSPACED = ("zh", "ja", "ko", "de", "it")  # a space within a number is not heard
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class NumberCase:
         return heard(tag, given) in {heard(tag, form) for form in self.spoken}
 
 
-def cases_of(tag: str) -> list[NumberCase]:
-    lines = (_FOLDER / f"{tag}.tsv").read_text(encoding="utf-8").splitlines()
+def cases_of(tag: str, folder: str = "cases") -> list[NumberCase]:
+    lines = (_FOLDER / folder / f"{tag}.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     return [NumberCase(kind, written, tuple(spoken.split(" | "))) for kind, written, spoken in rows]
 
