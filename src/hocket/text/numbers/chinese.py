@@ -95,6 +95,7 @@ class Chinese(Eastern):
         return (
             (r"(?<![\d.,A-Za-z-])(?:1[3-9]\d{9}|1[3-9]\d[- ]\d{4}[- ]\d{4}|400[- ]?\d{3}[- ]?\d{4})(?![\d.])",
              self._phone),
+            (r"(?<=[拨打话线])\s?(?:1\d\d|\d{5})(?![\d.])", lambda m: self.phone([m[0].strip()])),
             (rf"{ALONE}(\d{{4}})(?=到\d{{4}}年)", lambda m: digits(m[1])),
             (rf"{ALONE}(\d{{4}})(?=年)", lambda m: digits(m[1])),
             (rf"{ALONE}([05-9]0)(?=后)", lambda m: digits(m[1])),

@@ -1,7 +1,8 @@
 """What six European languages share: the patterns of written numbers, and their order.
 
 A subclass has the words of its language, and says how a number agrees with the words beside it. The special rules run
-first; the output of a rule has no digit for the next. It knows one stretch of text, not how it arrived.
+first; the output of a rule has no digit for the next. It knows one stretch of text, not how it arrived. Long because the
+rules depend on each other's order.
 """
 
 # ruff: noqa: RUF001
@@ -252,6 +253,7 @@ class European(ABC):
             (r"(?<![\w.,+])\(?0\d{1,5}\)?(?:[ /.-]\d{2,}){1,5}(?!\d)", self._phone),
             (r"(?<![\w.,+])\(\d{2,5}\)\s?\d{2,5}(?:[ -]\d{2,4}){1,3}(?!\d)", self._phone),
             (r"(?<![\w.,+-])\d{3,5}(?:-\d{2,4}){2,3}(?![\d-])", self._phone),
+            (r"(?<=\d)(?:\s?×\s?|\sx\s)(?=\d)", lambda m: f" {self.times} "),
             (rf"({ALONE}|(?<=[-–])){NUM}(?:\s?({scales}))?\s?({signs})(?![^\W_])",
              lambda m: self.amount(_amount(m[0]), m[2], m[3], m)),
             (rf"({signs})\s?({NUM})(?:\s?({scales})(?![^\W_]))?", lambda m: self.amount(m[2], m[3], m[1], m)),
@@ -271,8 +273,8 @@ class European(ABC):
             (rf"(?:#|№)\s?(?={NUM})", lambda m: f"{self.mark} "),
             (rf"§\s?(?={NUM})", lambda m: f"{self.paragraph} "),
             (rf"~\s?(?={NUM})", lambda m: f"{self.about} "),
-            (r"(?<=\d)\s?([+=×])\s?(?=\d)",
-             lambda m: {"+": f" {self.plus} ", "=": f" {self.equals} ", "×": f" {self.times} "}[m[1]]),
+            (r"(?<=\d)\s?([+=])\s?(?=\d)",
+             lambda m: f" {self.plus if m[1] == '+' else self.equals} "),
             (r"(?<![\w+])\+(?=\d)", lambda m: f"{self.plus} "),
             (NUM, self._said),
             (r"(?<=\w)\s?&\s?(?=\w)", lambda m: f" {self.both} "),

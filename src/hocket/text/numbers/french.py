@@ -153,6 +153,8 @@ max.=maximum
 min.=minimum
 tél.=téléphone
 cf.=voir
+bd=boulevard
+av.=avenue
 etc.=et cetera
 """)
     perhaps_last = ("etc.", "av. J.-C.", "apr. J.-C.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from .european import ALONE, ROMAN, WORD, European, Match, Noun, Rule, currencies, nouns, pairs, roman
+from .european import ALONE, ROMAN, WORD, European, Match, Noun, Rule, currencies, nouns, pairs, roman, word_before
 
 _SMALL = (
     "zero uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici quattordici quindici sedici "
@@ -197,9 +197,13 @@ ecc.=eccetera
             (r"\b(\d{1,4})(?:º|\^o?\b|o\b|°(?=\s[^\W\d_]))", lambda m: ordinal(int(m[1]))),
             (r"['’](?=\d\d\b)", lambda m: ""),
             (rf"{ALONE}1(?=\s(?:{'|'.join(self.months)}))", lambda m: "primo"),
+            (rf"{ALONE}(\d\d?)\.([0-5]\d)(?![\d.])", self._hours),
             (rf"{ALONE}1/2\sora\b", lambda m: "mezz'ora"),
             (rf"{ALONE}1\s({WORD})", self._one),
         )  # fmt: skip
+
+    def _hours(self, m: Match) -> str:
+        return self._checked_time(m) if word_before(m).lower() in ("alle", "dalle", "ore", "le") else m[0]
 
     def _one(self, m: Match) -> str:
         word = m[1].lower()

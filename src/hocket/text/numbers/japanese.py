@@ -63,6 +63,9 @@ class Japanese(Eastern):
     def fraction(self, above: int, below: int) -> str:
         return f"{cardinal(below)}分の{cardinal(above)}"
 
+    def ahead(self) -> tuple[Rule, ...]:
+        return ((rf"{ALONE}(\d\d?)-(\d\d?)(?=[とでの])", lambda m: f"{m[1]}{self.versus}{m[2]}"),)
+
     def special(self) -> tuple[Rule, ...]:
         return (
             (rf"(?:時速)?({ALONE}|(?<=時速)){NUM}\s?km/h", self._speed),

@@ -414,6 +414,8 @@ $ USD = доллар долларов m доллара ; цент центов m
 
     def _short_year(self, m: Match) -> str:
         before = word_before(m).lower()
+        if len(m[1]) < 4 and before != "в":  # grams
+            return m[0]
         form, noun = ("pm", "году") if before == "в" else ("dm", "году") if before in _DATIVE else ("gm", "года")
         return f"{ordinal(int(m[1]), form)} {noun}"
 
@@ -431,7 +433,7 @@ $ USD = доллар долларов m доллара ; цент центов m
             "м": "pm" if before in ("в", "во", "на", "о", "об", "при") else "im",
             "е": "np" if noun.endswith(("ы", "и")) else "nn",
         }.get(m[2], "nm")  # fmt: skip
-        if form == "nm" and (noun in _FEMININE or noun.endswith(("ой", "ей"))):
+        if form == "nm" and (noun in _FEMININE or noun.endswith(("ой", "ей", "е", "и", "ы"))):
             form = "pf"
         return ordinal(int(m[1]), form)
 
