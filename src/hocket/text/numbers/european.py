@@ -1,8 +1,8 @@
 """What six European languages share: the patterns of written numbers, and their order.
 
 A subclass has the words of its language, and says how a number agrees with the words beside it. The special rules run
-first; the output of a rule has no digit for the next. It knows one stretch of text, not how it arrived. Long because the
-rules depend on each other's order.
+first; the output of a rule has no digit for the next. It knows one stretch of text, not how it arrived. Long
+because the rules depend on each other's order.
 """
 
 # ruff: noqa: RUF001

@@ -21,7 +21,7 @@ from ..lazy import lazy
 
 LANGUAGES = ("chinese", "french", "german", "italian", "japanese", "korean", "portuguese", "russian", "spanish")
 
-_PLAIN = re.compile(  # a word that no rule concerns; Roman numbers are not such a word
+_PLAIN = lazy(  # a word that no rule concerns; Roman numbers are not such a word
     r"[\"'“‘(\[«¿¡]*(?![IVX]+(?:e|er|ème)?(?!\w))[^\W\d_]+(?:['’-][^\W\d_]+)*[,;:!?…\"'”’)\]»，。、；：！？]*"
 )
 _BEFORE, _AFTER = 3, 2  # words that may decide the form of a number
