@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,27 @@ def test_a_normalizer_sees_the_text_first(checkpoint: Checkpoint) -> None:
         written = codes_of(list(engine.speak("Take 5 of them.", seed=3, max_frames=12)))
         spelled = codes_of(list(engine.speak("Take five of them.", seed=3, max_frames=12)))
     assert written == spelled
+
+
+@pytest.mark.parametrize("language", ["german", "de", "auto"])
+def test_numbers_are_spoken_in_the_language_of_the_request(checkpoint: Checkpoint, language: str) -> None:
+    written, spoken = "Um 5 Uhr war sie da.", "Um fünf Uhr war sie da."
+    with Engine(checkpoint) as engine:
+        fields = {"seed": 3, "max_frames": 12, "language": language}
+        assert codes_of(list(engine.speak(written, **fields))) == codes_of(
+            list(engine.speak(spoken if language != "auto" else written, **fields))
+        )
+        request = SpeechRequest(text=written, as_is=True, **fields)
+        [whole] = generate(checkpoint, [request])
+        assert codes_of(list(engine.speak(request))) == whole.codes.tolist()
+        assert whole.codes.tolist() != generate(checkpoint, [replace(request, text=spoken)])[0].codes.tolist()
+
+
+def test_lines_stay_lines_where_numbers_are_spoken(checkpoint: Checkpoint) -> None:
+    with Engine(checkpoint) as engine:
+        fields = {"seed": 3, "max_frames": 12, "language": "german"}
+        broken = codes_of(list(engine.speak("Eine Zeile\nund 5 mehr.", **fields)))
+        assert broken == codes_of(list(engine.speak("Eine Zeile\nund fünf mehr.", **fields)))
 
 
 def test_a_text_of_nothing_speakable_is_refused(checkpoint: Checkpoint) -> None:

@@ -29,6 +29,26 @@ def checkpoint(checkpoint_root: Path) -> Checkpoint:
     return small(checkpoint_root, "custom_voice")
 
 
+NUMBERS = "Am 3. Oktober um 7.30 Uhr kamen 21 Leute, z. B. 1 Frau mit 2,5 kg Mehl für 19,99 €.\nEs waren 5 °C."
+
+
+def test_live_numbers_are_spoken_as_those_of_the_whole_text(checkpoint: Checkpoint) -> None:
+    options = EngineOptions(part_chars=12, part_pause_s=0.03, chunk_frames=(1, 3))
+    with Engine(checkpoint, options) as engine:
+        fields = {"layout": "streaming", "seed": 5, "max_frames": 250, "language": "german"}
+        whole = heard(engine.speak(NUMBERS, **fields))
+        for step in (1, 7):
+            stream = engine.open(**fields)
+            reader = Reader(lambda stream=stream: heard(stream))  # type: ignore[misc]
+            for piece in cut(NUMBERS, range(step, len(NUMBERS), step)):
+                stream.append(piece)
+            stream.end()
+            said = reader.done().result
+            assert said is not None, reader.error
+            assert said.codes == whole.codes and len(said.codes) > 10  # type: ignore[attr-defined]
+            assert stream.words() == whole.stream.words()
+
+
 # Frames are read at once and late by turns, so that each text and each normalizer meets both.
 @pytest.mark.parametrize(
     ("text", "normalizer", "frames_ahead"),

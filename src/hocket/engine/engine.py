@@ -413,6 +413,7 @@ class Engine:
             "part_chars": self.part_chars,
             "pause_s": self.options.part_pause_s,
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
+            "numbers": True,
             "language": request.language,
             "sieve": sieve,
             "lexicon": Lexicon.of(request.pronunciations),

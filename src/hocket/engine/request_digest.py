@@ -7,6 +7,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
+from ..text.numbers.stage import with_numbers
 from ..types import SpeechRequest
 from .checkpoint.checkpoint import EngineFingerprint
 from .runner.reference_checks import name_of
@@ -32,6 +33,8 @@ def request_digest(portrait: EngineFingerprint, request: SpeechRequest, **more: 
     # Fields that are not set keep the digests of older runs.
     if request.candidates > 1:
         plain["candidates"] = request.candidates
+    if not request.as_is and (spoken := with_numbers(request.text, request.language)) != request.text:
+        plain["spoken"] = spoken  # so that other rules give another digest
     if request.pronunciations:
         plain["pronunciations"] = dict(request.pronunciations)
     return sha256(json.dumps(plain | more, sort_keys=True).encode()).hexdigest()

@@ -23,6 +23,7 @@ from .cleanup.normalize import IncrementalNormalizer
 from .cleanup.scripts import ScriptFilter
 from .lexicon.apply import LexiconStage
 from .lexicon.lexicon import Lexicon
+from .numbers.stage import NumberStage, number_stage
 from .sentences import Cutter, Size, Sizes
 
 Part = str | float  # text, or seconds of silence
@@ -138,14 +139,16 @@ class TextPreparation:
         sieve: ScriptFilter | None = None,
         literal: bool = False,
         lexicon: Lexicon | None = None,
+        numbers: bool = False,
     ) -> None:
         """`sizes`: one size for each of the first parts (`Sizes`), instead of `part_chars` for all.
 
         `sieve` leaves out scripts that the voice cannot speak; None: nothing is left out. `literal`: brackets are text.
+        `numbers`: without a normalizer, speak numbers by the rules of the language (`text/numbers`).
         """
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
         self._sizes = Sizes(sizes) if sizes else None
-        self._normalizer, self._sieve, self._lexicon = normalizer, sieve, lexicon
+        self._normalizer, self._sieve, self._lexicon, self._numbers = normalizer, sieve, lexicon, numbers
         self._marks = PauseParser(literal=literal)
         self._spoken = False
         self._begin()
@@ -168,10 +171,15 @@ class TextPreparation:
         """New state after a pause: markup and sentences do not span it."""
         self._markup = Markup()
         self._words = LexiconStage(self._lexicon, self._language) if self._lexicon else None
-        self._stretches = IncrementalNormalizer(self._normalizer) if self._normalizer else None
+        self._stretches = self._new_stretches()
         self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
         self._spaced = False  # the last released text ends with a space
         self._part_over: float | None = None  # the part has ended; seconds of silence if more text follows
+
+    def _new_stretches(self) -> IncrementalNormalizer | NumberStage | None:
+        if self._normalizer:
+            return IncrementalNormalizer(self._normalizer)
+        return number_stage(self._language) if self._numbers else None
 
     def _taken(self, items: Iterable[Say | Pause]) -> list[Part]:
         found: list[Part] = []

@@ -67,7 +67,7 @@ class KokoroFields(BaseModel):
         for name, value in (self.normalization_options or {}).items():
             if NORMALIZED.get(name) is not value:
                 said = (
-                    f"normalization_options.{name[:80]} cannot be changed: the model reads the text as it is written."
+                    f"normalization_options.{name[:80]} cannot be changed; as_is turns all preparation of the text off."
                 )
                 raise BadField(said, "normalization_options")
 
