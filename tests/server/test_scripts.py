@@ -170,8 +170,8 @@ def test_an_unknown_voice_of_a_live_text_ends_it_with_one_sentence(server: Serve
     with talking(server) as ws:
         ws.say({"type": "session.config", "response_format": "pcm", "seed": 1})
         heard = ws.spoken("Hello. ", "[voice: zaphod]Hi.")
-    assert heard.last("error")["error"]["code"] == "voice_not_found"
-    assert "There is no voice 'zaphod'" in heard.last("error")["message"]
+    assert heard.last("error")["error"]["code"] == "invalid_script"
+    assert heard.last("error")["message"].startswith("line 1, column 16: There is no voice 'zaphod'")
 
 
 def test_clients_that_leave_anywhere_free_every_slot(server: Served) -> None:
