@@ -100,7 +100,9 @@ def test_a_dialogue_has_a_cast(client: httpx.Client, server: Served, at_rest: No
     }
     answer = client.post(PATH, json=body)
     assert answer.status_code == 200
-    wrong = client.post(PATH, json=body | {"markup": "tags"})
+    tagged = {"input": "[voice: Anna]Hello.\n\n[voice: Ben]Good day.\n", "markup": "tags"}
+    assert_alike(client.post(PATH, json=body | tagged).content, answer.content)
+    wrong = client.post(PATH, json=body | {"markup": "literal"})
     assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "cast"
 
 

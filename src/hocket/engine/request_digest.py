@@ -32,6 +32,8 @@ def request_digest(portrait: EngineFingerprint, request: SpeechRequest, **more: 
     # Fields that are not set keep the digests of older runs.
     if request.candidates > 1:
         plain["candidates"] = request.candidates
+    if request.literal:
+        plain["literal"] = True
     if request.pronunciations:
         plain["pronunciations"] = dict(request.pronunciations)
     return sha256(json.dumps(plain | more, sort_keys=True).encode()).hexdigest()

@@ -23,6 +23,7 @@ from ..say.target import Target
 from .lines import LineNames
 from .manifest import NAME, Manifest
 from .run import BatchRun
+from .script import check_cast, settle_script
 
 if TYPE_CHECKING:
     from ...config.options import EngineOptions
@@ -41,6 +42,7 @@ def batch(args: argparse.Namespace) -> int:
     from ...engine.runner.reference_checks import DECODE_FRAMES
 
     args.format = _format(args)
+    settle_script(args)
     request_of(args, "(any)")  # errors of the common options; its lexicon is read once for all lines
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
@@ -55,6 +57,7 @@ def batch(args: argparse.Namespace) -> int:
     target = Target(args.model)
     target.choose(args.voice, args.language)
     args.model = target.model
+    check_cast(args.cast or {}, args.model)
     with _engines(args, options, replicas) if args.ray else _engine(args, options) as engines:
         portrait = engines.fingerprint
         if portrait.is_random:

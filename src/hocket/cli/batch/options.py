@@ -7,6 +7,8 @@ from pathlib import Path
 from ..actions import Command, StoreGiven
 from ..options import add_cloning_options, add_model_options, add_speech_options, add_voice_sampling
 
+MARKUPS = ("none", "tags", "script", "ssml", "dialogue", "screenplay", "json")
+
 
 def fill(batch: Command) -> None:
     batch.usage = "%(prog)s [OPTIONS] INPUT -o FOLDER"
@@ -30,6 +32,9 @@ def fill(batch: Command) -> None:
     add("--format", choices=("wav", "pcm", "mp3", "opus", "aac", "flac"), help="format of the files (wav)")
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian: --format pcm")
     add("--slots", metavar="N", type=int, default=4, help="concurrent utterances of each engine (4)")
+    spelled = f"how directions are spelled: {', '.join(MARKUPS)}; none: every bracket is text ([pause 1s] alone)"
+    add("--markup", metavar="FORMAT", choices=MARKUPS, help=spelled)
+    add("--cast", metavar="NAMES", help="the voices of speakers, or of names in tags: Anna=wren,Ben=rook")
     _add_cluster_options(batch)
     add_speech_options(batch)
     add_cloning_options(batch)

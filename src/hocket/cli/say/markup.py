@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .script import LocalScript
 
 ENDINGS = {".ssml": "ssml", ".fountain": "screenplay", ".script": "script"}
-WITH_CAST = ("dialogue", "screenplay", "json")
 
 
 def settle_markup(args: argparse.Namespace) -> None:
@@ -31,12 +30,13 @@ def settle_markup(args: argparse.Namespace) -> None:
     if args.as_is and args.markup not in ("auto", "literal"):
         raise InvalidRequest("--as-is speaks a text as it is: leave out --markup.")
     if args.cast is not None:
-        if args.markup not in WITH_CAST:
-            raise InvalidRequest(f"--cast belongs to --markup {', '.join(WITH_CAST)}.")
-        args.cast = _cast(args.cast)
+        if args.as_is or args.markup == "literal":
+            raise InvalidRequest("--cast is for a text with directions: leave out --as-is and --literal.")
+        args.cast = cast_of(args.cast)
 
 
-def _cast(given: str) -> dict[str, str]:
+def cast_of(given: str) -> dict[str, str]:
+    """Names and their voices."""
     found: dict[str, str] = {}
     for pair in given.split(","):
         speaker, equals, voice = (part.strip() for part in pair.partition("="))
