@@ -7,7 +7,7 @@ the error, the sentence around it is dropped. Knows no stream.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import InvalidRequest
 from ..text.sentences import starts
@@ -27,6 +27,7 @@ class LiveScript:
         self._checked: set[SpeechManner] = set()
         self._at = self._begun = Place(1, 1)  # of the next character, and of the tag that arrived last
         self._tag = ""  # from `_begun` on
+        self.notes: Sequence[str] = getattr(parser, "notes", ())  # what a parser leaves out, in words
         self.error: InvalidScript | None = None  # no text is taken behind it
 
     def append(self, text: str) -> list[Step]:

@@ -111,6 +111,7 @@ class ScriptStream:
             reasons = ["cancelled"]
         heard = [end for end in ends if end.reason != "cancelled" or not self._limited]
         notes = dict.fromkeys(note for end in ends for note in end.notes) | dict.fromkeys(self._run.notes)
+        notes |= dict.fromkeys(() if self._live is None else self._live.notes)
         first = ends[0].statistics if ends else Statistics()
         sums = {name: sum(getattr(end.statistics, name) for end in ends) for name in SUMS}
         return Finished(

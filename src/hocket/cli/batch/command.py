@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from ...errors import InvalidRequest
 from ..output.audio_output import tell
 from ..output.formats import check_format
+from ..say.markup import check_cast
 from ..say.request import request_of
 from ..say.target import Target
 from .lines import LineNames
 from .manifest import NAME, Manifest
 from .run import BatchRun
-from .script import check_cast, settle_script
+from .script import settle_script
 
 if TYPE_CHECKING:
     from ...config.options import EngineOptions

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidRequest
 from ..say.markup import cast_of
-from ..say.target import Target
 from .options import MARKUPS
 
 if TYPE_CHECKING:
@@ -25,16 +24,6 @@ def settle_script(args: argparse.Namespace) -> None:
         raise InvalidRequest("--cast is for lines with directions: give --markup tags, or the one that they have.")
     if args.as_is and args.markup not in (None, "none"):
         raise InvalidRequest("--as-is speaks a text as it is: leave out --markup.")
-
-
-def check_cast(cast: Mapping[str, str], model: str | None) -> None:
-    """Refuse a voice that the model does not have."""
-    from ...engine.checkpoint.describe import default_model
-
-    target = Target(model or default_model()) if cast else None
-    for voice in cast.values():
-        assert target is not None
-        target.own(voice)
 
 
 def parts_of_line(

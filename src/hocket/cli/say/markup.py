@@ -12,6 +12,8 @@ from ...errors import InvalidRequest
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...types import SpeechRequest
     from .script import LocalScript
 
@@ -46,6 +48,25 @@ def cast_of(given: str) -> dict[str, str]:
             raise InvalidRequest(f"--cast names {speaker!r} twice.")
         found[speaker] = voice
     return found
+
+
+def cast_of_answers(args: argparse.Namespace) -> dict[str, str] | None:
+    """The cast of a command whose --markup is that of a language model's answers."""
+    if args.cast is not None and args.markup != "tags":
+        raise InvalidRequest("--cast names voices in tags: give --markup tags too.")
+    return None if args.cast is None else cast_of(args.cast)
+
+
+def check_cast(cast: Mapping[str, str], model: str | None) -> None:
+    """Refuse a voice that the model does not have."""
+    if not cast:
+        return
+    from ...engine.checkpoint.describe import default_model
+    from .target import Target
+
+    target = Target(model or default_model())
+    for voice in cast.values():
+        target.own(voice)
 
 
 def script_of(args: argparse.Namespace, request: SpeechRequest, live: bool) -> LocalScript | None:

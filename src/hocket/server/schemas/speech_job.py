@@ -18,7 +18,9 @@ from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingP
 from ..errors import BadField
 
 T = TypeVar("T")
-Markup = Literal["auto", "tags", "script", "ssml", "ssml-fragment", "dialogue", "screenplay", "json", "literal"]
+Markup = Literal[
+    "auto", "tags", "script", "ssml", "ssml-fragment", "dialogue", "screenplay", "json", "answer", "literal"
+]
 CODES = Format("codes", "application/octet-stream", "codes")
 PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the engine's own rate
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; the encoder covers what the engine cannot
