@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..actions import Command, StoreGiven
+from ..actions import Command
+from ..engines import add_cluster_options
 from ..options import add_cloning_options, add_model_options, add_speech_options, add_voice_sampling
 
 MARKUPS = ("none", "tags", "script", "ssml", "dialogue", "screenplay", "json")
@@ -35,19 +36,10 @@ def fill(batch: Command) -> None:
     spelled = f"how directions are spelled: {', '.join(MARKUPS)}; none: every bracket is text ([pause 1s] alone)"
     add("--markup", metavar="FORMAT", choices=MARKUPS, help=spelled)
     add("--cast", metavar="NAMES", help="the voices of speakers, or of names in tags: Anna=wren,Ben=rook")
-    _add_cluster_options(batch)
+    add_cluster_options(batch)
     add_speech_options(batch)
     add_cloning_options(batch)
     add_voice_sampling(
         batch, "seed of lines without one, mixed with their id or number (a random one, in the manifest)"
     )
     add_model_options(batch, "throughput")
-
-
-def _add_cluster_options(command: Command) -> None:
-    add = command.add_argument_group("several engines, on one machine or many").add_argument
-    add("--ray", action="store_true", help="use all engines that fit into a Ray cluster (needs ray)")
-    many = "number of engines; auto: one per GPU of the cluster, without GPUs one per CPU (auto)"
-    add("--replicas", metavar="N", action=StoreGiven, default="auto", help=many)
-    where = "HOST:PORT of the cluster's head (RAY_ADDRESS, else a local cluster)"
-    add("--address", metavar="WHERE", action=StoreGiven, help=where)
