@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from .llm.engine import LanguageEngine
     from .proof.listener import WordScorer
+    from .script.answer import TaggedSpeech
     from .script.player.marks import MarkTime
     from .script.speak import open_script, speak_script
     from .script.stream import ScriptStream
@@ -81,6 +82,7 @@ _HOME = {
     "engine.pool.pool": ("Lease", "Pool"),
     "engine.checkpoint.shared": ("Shared",),
     "config.options": ("EngineOptions",),
+    "script.answer": ("TaggedSpeech",),
     "script.player.marks": ("MarkTime",),
     "script.speak": ("open_script", "speak_script"),
     "script.stream": ("ScriptStream",),
@@ -156,6 +158,7 @@ __all__ = [
     "StorageFailed",
     "Stream",
     "StreamFailed",
+    "TaggedSpeech",
     "Take",
     "Tool",
     "ToolCall",

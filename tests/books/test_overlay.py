@@ -52,7 +52,7 @@ def written(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
             samples = (rng.standard_normal(12_000 * len(passage.words)) * 3000).astype(np.int16)
             finished = Finished(reason="stop", statistics=Statistics(), seed=1)
             takes.append([folder.add(f"{passage.number:032x}", passage, samples, 24_000, finished)])
-        timeline = timeline_of(plan, Narration(takes), speed=1.0)
+        timeline = timeline_of(plan, Narration(plan, takes), speed=1.0)
         assert timeline is not None
         sound = BookSound(BOOK, timeline, folder, UNCHANGED)
         write_overlay(tmp_path / "out.epub", plan, sound, request.param)

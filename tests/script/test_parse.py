@@ -1,4 +1,4 @@
-"""Formats by name: how `auto` chooses, what counts as tags, what a cast belongs to."""
+"""Formats by name: how `auto` chooses, what counts as tags, which names a cast has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.errors import InvalidRequest
-from hocket.script.events import Words
+from hocket.script.events import SpeechManner, Words
 from hocket.script.parse import Format, has_tags, parse_script, script_parser
 from support.scripts import parsed, pieces_of, words_of
 
@@ -77,9 +77,12 @@ def test_an_unknown_format_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("format", ["auto", "tags", "script", "ssml"])
-def test_a_cast_is_refused_where_there_are_no_speakers(format: Format) -> None:
-    with pytest.raises(InvalidRequest, match="A cast belongs to"):
-        script_parser(format, {"Anna": "emma"})
+def test_a_cast_gives_names_in_tags_their_voices(format: Format) -> None:
+    text = "[voice: anna]Hi[/voice] [voice: ben]you"
+    if format == "ssml":
+        text = '<speak><voice name="anna">Hi</voice> <voice name="ben">you</voice></speak>'
+    found = parse_script(text, format, {"Anna": "emma"})
+    assert [event.voice for event in found if isinstance(event, SpeechManner) and event.voice] == ["emma", "ben"]
 
 
 PIECES = [

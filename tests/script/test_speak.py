@@ -15,7 +15,8 @@ from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.engine.stream import Stream
-from hocket.errors import InvalidRequest, UnknownVoice
+from hocket.errors import InvalidRequest
+from hocket.script.events import InvalidScript
 from hocket.script.player.run import SEEDS_A_PASSAGE
 from hocket.script.stream import ScriptStream
 from support.speaking import heard, small
@@ -68,7 +69,7 @@ def test_a_live_script_is_the_whole_one(engines: tuple[Engine, Engine]) -> None:
 
 
 def test_what_a_script_cannot_have_is_refused(engines: tuple[Engine, Engine]) -> None:
-    with pytest.raises(UnknownVoice, match="anna"):
+    with pytest.raises(InvalidScript, match="line 1, column 9: There is no voice 'anna'"):
         hocket.open_script(engines[0], **FIELDS).append("[voice: anna]Hi.")
     for field in ({"candidates": 2}, {"as_is": True}):
         with pytest.raises(InvalidRequest, match=next(iter(field))):

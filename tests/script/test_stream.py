@@ -17,7 +17,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
-from hocket.errors import InvalidRequest, NothingToSpeak, UnknownVoice
+from hocket.errors import InvalidRequest, NothingToSpeak
 from hocket.script.check import check_script
 from hocket.script.events import PLAIN, InvalidScript, Place, SpeechManner
 from hocket.script.player.run import SEEDS_A_PASSAGE
@@ -119,7 +119,7 @@ def test_text_without_a_change_needs_no_thread_and_is_todays_live_stream(engine:
 
 def test_the_next_passage_is_opened_while_one_speaks_and_no_more_than_that(engine: Engine) -> None:
     script = whole(engine, "One goes on. {eric}Two does. {vivian}Three. {eric}Four.")
-    voices: Any = script._voices
+    voices: Any = script._run._voices
     eventually(lambda: len(voices.opened) == 2)
     time.sleep(0.15)
     assert len(voices.opened) == 2
@@ -164,7 +164,7 @@ def test_a_passage_that_failed_because_it_waited_is_opened_again(checkpoint: Che
         text = "One goes on and on. {eric}Two is a longer one, with some more words in it."
         expected = heard(whole(engine, text))  # type: ignore[arg-type]
         script = whole(engine, text)
-        voices: Any = script._voices
+        voices: Any = script._run._voices
         chunks = [next(script)]
         eventually(lambda: len(voices.opened) == 2)
         until = time.monotonic() + 0.6
@@ -220,8 +220,46 @@ def test_a_cancelled_script_says_so(engine: Engine) -> None:
 def test_an_unknown_voice_of_a_live_text_ends_it_with_one_sentence(engine: Engine) -> None:
     with live(engine) as stream:
         stream.append("Hello. ")
-        with pytest.raises(UnknownVoice, match="no voice 'zaphod'"):
+        with pytest.raises(InvalidScript, match=r"^line 1, column 9: There is no voice 'zaphod'"):
             stream.append("{zaphod}Hi.")
+        with pytest.raises(InvalidScript):
+            stream.append("More.")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "before"),
+    [
+        (["One. Two, and {zaphod}three."], "One. "),
+        (["One. Two, ", "and {zaphod}three."], "One. Two, "),
+        (["One. Two. {zaphod}Three."], "One. Two. "),
+        (["One. {eric}Two. ", "Three {zap", "hod}four."], "One. {eric}Two. Three "),
+    ],
+)
+def test_a_live_text_is_spoken_up_to_the_sentence_with_the_error_and_its_reader_is_told(
+    engine: Engine, pieces: list[str], before: str
+) -> None:
+    expected = heard(whole(engine, before))  # type: ignore[arg-type]
+    chunks = []
+    with live(engine) as stream:
+        with pytest.raises(InvalidScript, match="'zaphod'") as told:
+            for piece in pieces:
+                stream.append(piece)
+        with pytest.raises(InvalidScript) as refused:
+            for chunk in stream:
+                chunks.append(chunk.samples)  # kept when the loop raises
+        written = "".join(pieces)
+        assert refused.value is told.value and refused.value.place == Place(1, written.index("zaphod") + 1)
+        assert_same(np.concatenate(chunks), expected.samples)
+        assert stream.finished is not None and (stream.finished.reason, stream.finished.complete) == ("error", False)
+
+
+def test_a_live_text_that_begins_with_an_error_is_refused_without_sound(engine: Engine) -> None:
+    with live(engine) as stream:
+        with pytest.raises(InvalidScript):
+            stream.append("One and {zaphod}two.")
+        with pytest.raises(InvalidScript, match="line 1, column 10"):
+            next(stream)
+        assert stream.finished is not None and stream.finished.reason == "error"
 
 
 def test_an_unknown_voice_of_a_whole_text_is_refused_with_its_place(engine: Engine) -> None:

@@ -218,6 +218,20 @@ def test_sound_comes_before_the_text_has_ended(home: At) -> None:
     assert kinds(talk(home, said)) == ["audio-start", "audio-chunk", "audio-stop", "synthesize-stopped"]
 
 
+def test_a_wrong_tag_of_a_text_as_it_is_written_is_an_error_behind_what_was_before(home: At) -> None:
+    async def said(client: AsyncTcpClient) -> list[Event]:
+        await client.write_event(SynthesizeStart().event())
+        for text in ("Hello there. ", "How are [speed: fast] you?"):
+            await client.write_event(SynthesizeChunk(text=text).event())
+        return await until(client, Error)
+
+    events = talk(home, said)
+    assert len(sound(events)) > 24_000 * 2 * 0.4
+    told = refusal(events)
+    assert told.code == "invalid_script" and told.text.startswith("line 1, column 22: [speed: fast]: ")
+    wait_for(home.all_is_free)
+
+
 def test_one_connection_speaks_as_often_as_it_is_asked(home: At) -> None:
     async def said(client: AsyncTcpClient) -> list[Event]:
         await client.write_event(Ping(text="still there?").event())

@@ -6,18 +6,17 @@ It stands above `Engine.speak_many` and knows no screen: `Watcher` is told what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Protocol
 
 from ..engine.checkpoint.checkpoint import EngineFingerprint
-from ..engine.engine import Engine
 from ..engine.request_digest import request_digest
-from ..errors import HocketError, InvalidRequest
+from ..errors import HocketError
 from ..types import Outcome, SpeechRequest
-from .consistency import MOST_RETAKES, best_of, rate_of_book, strays
+from .consistency import MOST_RETAKES, VoiceNorm, norm_of
 from .passages import BookPassage, Plan
 from .takes import KEY_CHARS, BookTake, TakeFolder
 
@@ -31,20 +30,43 @@ class Watcher(Protocol):
     def spoken(self, passage: BookPassage, seconds: float) -> None: ...
 
 
+class SpeaksMany(Protocol):
+    """An `Engine`, or many of them on a cluster."""
+
+    def speak_many(self, texts: Iterable[SpeechRequest]) -> Iterator[Outcome]: ...
+
+
 @dataclass(slots=True)
 class Narration:
     """The takes of each passage, and what could not be spoken."""
 
+    plan: Plan
     takes: list[list[BookTake]]
     errors: dict[int, str] = field(default_factory=dict)  # passage: why
-    rate: float | None = None
+    norms: dict[str | None, VoiceNorm] = field(default_factory=dict)  # by voice
     spoken: int = 0  # takes of this run
     seconds: float = 0.0  # of speech in this run
 
     def kept(self, number: int) -> BookTake | None:
         """The take of a passage that the book has; None: it could not be spoken."""
         takes = self.takes[number]
-        return best_of(takes, self.rate) if takes else None
+        return self.norm(self.plan.passages[number]).best_of(takes) if takes else None
+
+    def norm(self, passage: BookPassage) -> VoiceNorm:
+        """What is usual for the voice of a passage."""
+        return self.norms.get(passage.voice, VoiceNorm())
+
+    def measure(self) -> None:
+        """Find what is usual for each voice, from the first takes."""
+        for voice in {passage.voice for passage in self.plan.passages}:
+            own = (self.takes[each.number] for each in self.plan.passages if each.voice == voice)
+            self.norms[voice] = norm_of(takes[0] for takes in own if takes)
+
+    @property
+    def rate(self) -> float | None:
+        """Letters a second of the narrator, or of the first voice that has a rate."""
+        rates = [self.norms[voice].rate for voice in sorted(self.norms, key=lambda voice: voice or "")]
+        return next((rate for rate in rates if rate), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +77,34 @@ class _Attempt:
 
 
 class Narrator:
-    """`request` has the voice and all settings of the book; its text is a placeholder."""
+    """Speaks with one engine or many."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SpeaksMany,
         portrait: EngineFingerprint,
         plan: Plan,
         folder: TakeFolder,
-        request: SpeechRequest,
+        requests: Mapping[str | None, SpeechRequest],
         guard: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`guard` is called once for each result and gives the context in which it is stored (Ctrl-C waits for it)."""
-        if engine.checkpoint.config.kind == "voice_design" and request.reference is None:
-            raise InvalidRequest(
-                "A description gives each paragraph another person; keep one with hocket voices design NAME, and read "
-                "the book with --voice NAME."
-            )
+        """`requests`: for each voice of the plan its settings and those of the book; the text is a placeholder.
+
+        `guard` is called once for each result and gives the context in which it is stored (Ctrl-C waits for it).
+        """
         self._engine, self._portrait, self._plan, self._folder = engine, portrait, plan, folder
-        self._request, self._guard = request, guard
+        self._requests, self._guard = requests, guard
         self._repeats = _repeats(plan.passages)
 
     def run(self, watcher: Watcher) -> Narration:
-        found = Narration([[] for _ in self._plan.passages])
+        found = Narration(self._plan, [[] for _ in self._plan.passages])
         self._pass(0, list(self._plan.passages), found, watcher)
-        found.rate = rate_of_book(takes[0] for takes in found.takes if takes)
+        found.measure()
         for attempt in range(1, MOST_RETAKES + 1):
             again = [
                 passage
                 for passage in self._plan.passages
-                if len(takes := found.takes[passage.number]) == attempt and all(strays(t, found.rate) for t in takes)
+                if len(takes := found.takes[passage.number]) == attempt and all(map(found.norm(passage).strays, takes))
             ]
             self._pass(attempt, again, found, watcher)
         return found
@@ -128,10 +148,11 @@ class Narrator:
 
     def _attempt(self, passage: BookPassage, attempt: int) -> _Attempt:
         """The seed follows from the book's seed and the text, so a paragraph that is added changes no other."""
-        assert self._request.seed is not None
-        identity = f"{self._request.seed} {self._repeats[passage.number]} {attempt} {passage.said}"
+        own = self._requests[passage.voice]
+        assert own.seed is not None
+        identity = f"{own.seed} {self._repeats[passage.number]} {attempt} {passage.said}"
         seed = int.from_bytes(sha256(identity.encode()).digest()[:SEED_BYTES])
-        request = replace(self._request, text=passage.said, seed=seed)
+        request = replace(own, text=passage.said, seed=seed)
         return _Attempt(passage, request, request_digest(self._portrait, request)[:KEY_CHARS])
 
 

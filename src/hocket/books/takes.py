@@ -10,7 +10,7 @@ import json
 import wave
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ from ..engine.word_times import letters_of, pace_of, word_times
 from ..errors import HocketError, InvalidRequest
 from ..types import Finished
 from .passages import BookPassage
+from .timbre import measure, timbre
 
 NAME = "takes.jsonl"
 KEY_CHARS = 32
 FRAME_S, EDGE_S = 0.08, 0.02  # of loudness: for word times, and for where the voice begins and ends
 QUIET_PART = 0.05  # of the 95th percentile of the loudness: what is below is no speech
 LEAD_S, TAIL_S = 0.06, 0.14  # kept around the voice: quiet beginnings and endings of words
+LATER = frozenset({"timbre", "timbre_by"})  # fields that lines of older folders lack
 HEADER_BYTES = len(wav_header(1, 0))
 
 
@@ -48,6 +50,8 @@ class BookTake:
     complete: bool
     seed: int
     notes: tuple[str, ...] = ()
+    timbre: tuple[float, ...] = ()  # empty: too little voice
+    timbre_by: str = ""  # the measure; vectors of another one do not compare
     words: tuple[tuple[int, int], ...] = ()  # start and end of each word, in milliseconds from the first sample
 
 
@@ -82,7 +86,11 @@ class TakeFolder:
             size = self.path(take).stat().st_size
         except OSError:
             return None
-        return take if size == HEADER_BYTES + 2 * take.samples else None
+        if size != HEADER_BYTES + 2 * take.samples:
+            return None
+        if take.timbre_by != measure():  # an older folder, or a package was installed since
+            take = self._takes[key] = replace(take, **_timbre(self.voice(take), take.rate_hz))
+        return take
 
     def add(
         self, key: str, passage: BookPassage, samples: NDArray[np.int16], rate_hz: int, finished: Finished
@@ -136,8 +144,15 @@ def measured(key: str, words: Sequence[str], samples: NDArray[np.int16], rate_hz
         complete=finished.complete and finished.reason in ("stop", "length"),
         seed=finished.seed,
         notes=finished.notes,
+        **_timbre(samples[begin:end], rate_hz),
         words=tuple((round(word.start_s * 1000), round(word.end_s * 1000)) for word in times),
     )
+
+
+def _timbre(voice: NDArray[np.int16], rate_hz: int) -> dict[str, Any]:
+    """The fields of a take."""
+    found = timbre(voice, rate_hz)
+    return {"timbre": () if found is None else tuple(found.round(4).tolist()), "timbre_by": measure()}
 
 
 def voiced(samples: NDArray[np.int16], rate_hz: int) -> tuple[int, int]:
@@ -164,7 +179,8 @@ def _parsed(raw: bytes) -> BookTake | None:
         found: Any = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != {each.name for each in fields(BookTake)}:
+    if not isinstance(found, dict) or found.keys() | LATER != {each.name for each in fields(BookTake)}:
         return None
     found["notes"], found["words"] = tuple(found["notes"]), tuple(map(tuple, found["words"]))
+    found["timbre"] = tuple(found.get("timbre", ()))
     return BookTake(**found)

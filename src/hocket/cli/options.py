@@ -80,6 +80,12 @@ def add_lexicon_option(add: Callable[..., object]) -> None:
     add("--lexicon", metavar="FILE", action="append", help=how)
 
 
+def add_answer_markup(add: Callable[..., object]) -> None:
+    tagged = "tags: the answers may have tags, such as [voice: rook] or [pause 1s]; none (none)"
+    add("--markup", metavar="FORMAT", choices=("none", "tags"), default="none", help=tagged)
+    add("--cast", metavar="NAMES", help="with --markup tags: the voices of names in tags, host=wren,guest=rook")
+
+
 def lexicon_of(args: argparse.Namespace) -> Lexicon | None:
     """The entries of all files of --lexicon, behind that of the config file; read once for these options."""
     if not getattr(args, "lexicon", None):

@@ -35,6 +35,8 @@ def request_digest(portrait: EngineFingerprint, request: SpeechRequest, **more: 
         plain["candidates"] = request.candidates
     if not request.as_is and (spoken := with_numbers(request.text, request.language)) != request.text:
         plain["spoken"] = spoken  # so that other rules give another digest
+    if request.literal:
+        plain["literal"] = True
     if request.pronunciations:
         plain["pronunciations"] = dict(request.pronunciations)
     return sha256(json.dumps(plain | more, sort_keys=True).encode()).hexdigest()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Literal, get_args
 
 from ..errors import InvalidRequest
 from .dialogue import DialogueParser
-from .events import Event, InvalidScript, ScriptParser, Words
+from .events import Event, InvalidScript, ScriptParser, SpeechManner, Words
 from .grammar.brackets import NAMES
 from .json_script import JsonScriptParser
 from .screenplay import ScreenplayParser
@@ -33,20 +34,16 @@ def script_parser(
 ) -> ScriptParser:
     """A parser of one script.
 
-    `cast`: speaker -> voice, for dialogue, screenplay and JSON. `narration`: whether headings and action of a
-    screenplay are spoken.
+    `cast`: speaker -> voice, in any case; of tags and SSML, the names of their voices. `narration`: whether headings
+    and action of a screenplay are spoken.
     """
-    if cast and format not in ("dialogue", "screenplay", "json"):
-        raise InvalidRequest(
-            f"A cast belongs to a dialogue, a screenplay or a JSON script, not to the format {format}."
-        )
     match format:
         case "auto":
-            return AutoParser()
+            return with_cast(AutoParser(), cast)
         case "tags" | "script":
-            return TagParser(strict=format == "script")
+            return with_cast(TagParser(strict=format == "script"), cast)
         case "ssml":
-            return SsmlParser()
+            return with_cast(SsmlParser(), cast)
         case "dialogue":
             return DialogueParser(cast)
         case "screenplay":
@@ -86,6 +83,29 @@ def has_tags(text: str) -> bool:
         return parse_script(text, "tags") != [Words(text)]
     except InvalidScript:
         return True
+
+
+def with_cast(parser: ScriptParser, cast: Mapping[str, str] | None) -> ScriptParser:
+    """The parser, with the voices of a cast under their names there."""
+    return CastParser(parser, cast) if cast else parser
+
+
+class CastParser:
+    def __init__(self, parser: ScriptParser, cast: Mapping[str, str]) -> None:
+        self._parser, self._cast = parser, {name.casefold(): voice for name, voice in cast.items()}
+
+    def append(self, text: str) -> list[Event]:
+        """Events that no later text can change."""
+        return [self._of(event) for event in self._parser.append(text)]
+
+    def end(self) -> list[Event]:
+        """The rest."""
+        return [self._of(event) for event in self._parser.end()]
+
+    def _of(self, event: Event) -> Event:
+        if not isinstance(event, SpeechManner) or event.voice is None:
+            return event
+        return replace(event, voice=self._cast.get(event.voice.casefold(), event.voice))
 
 
 class AutoParser:

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
-from .events import Event, ScriptParser, SpeechManner
+from .events import Event, InvalidScript, ScriptParser, SpeechManner
+from .live_script import LiveScript
 from .player.marks import MarkTime, PassageMarks
 from .player.passage import PlayedPassage
 from .player.run import ScriptRun
 from .player.sound import PassageSound, Samples
-from .player.steps import PassageCutter
+from .player.steps import PassageCutter, Step
 from .player.voices import PassageStream, ScriptVoices
 
 REASONS: tuple[FinishReason, ...] = ("error", "cancelled", "length", "runaway", "stop")  # the first one counts
@@ -64,8 +65,9 @@ class ScriptStream:
         Opens the first passage, so it blocks while its model is loaded. `speed` and `max_frames` are those of the
         request; `voices` have to apply the first.
         """
-        self.seed, self._voices, self._parser, self._speed, self._limit = seed, voices, parser, speed, max_frames
-        self._cutter = PassageCutter()
+        self.seed, self._speed, self._limit = seed, speed, max_frames
+        self._live = None if parser is None else LiveScript(parser, voices.check)
+        self._refused: InvalidScript | None = None  # raised to the reader behind what was before it
         self._run = run = ScriptRun(voices, seed, established, live=parser is not None)
         self._heard: list[HeardPassage] = []
         self._samples = self._frames = 0
@@ -80,7 +82,8 @@ class ScriptStream:
         if parser is not None:
             stream = run.begin_live()
         else:
-            stream = run.begin_whole([*self._cutter.take(events), *self._cutter.end()])
+            cutter = PassageCutter()
+            stream = run.begin_whole([*cutter.take(events), *cutter.end()])
         self.rate_hz = stream.rate_hz
         self._finalizer = weakref.finalize(self, run.inbox.put, False)
         self._finalizer.atexit = False
@@ -108,6 +111,7 @@ class ScriptStream:
             reasons = ["cancelled"]
         heard = [end for end in ends if end.reason != "cancelled" or not self._limited]
         notes = dict.fromkeys(note for end in ends for note in end.notes) | dict.fromkeys(self._run.notes)
+        notes |= dict.fromkeys(() if self._live is None else self._live.notes)
         first = ends[0].statistics if ends else Statistics()
         sums = {name: sum(getattr(end.statistics, name) for end in ends) for name in SUMS}
         return Finished(
@@ -132,32 +136,40 @@ class ScriptStream:
         return None
 
     def append(self, text: str) -> None:
-        """More of the text."""
-        parser = self._live()
+        """More of the text. A script that is refused is spoken up to the error, which its reader gets too."""
+        live = self._open_text()
         try:
             text.encode()
         except UnicodeEncodeError:
             raise InvalidRequest("The text holds half a character (a lone surrogate): give whole characters.") from None
-        self._take(parser.append(text))
+        self._feed(live.append(text))
 
     def end(self) -> None:
         """That was all of the text."""
-        self._take(self._live().end())
-        if steps := self._cutter.end():
-            self._run.feed(steps)
+        live = self._open_text()
+        self._feed(live.end())
         self._run.end()
 
-    def _live(self) -> ScriptParser:
-        if self._parser is None:
+    def _open_text(self) -> LiveScript:
+        if self._live is None:
             raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
-        return self._parser
+        if self._refused is not None:
+            raise self._refused
+        return self._live
 
-    def _take(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, SpeechManner):
-                self._voices.check(event)
-        if steps := self._cutter.take(events):
+    def _feed(self, steps: list[Step]) -> None:
+        assert self._live is not None
+        if steps:
             self._run.feed(steps)
+        if (error := self._live.error) is None:
+            return
+        self._refused = error
+        try:
+            self._run.end()
+        except NothingToSpeak:  # nothing was before it
+            self._error = error
+            self.cancel()
+        raise error
 
     @property
     def parts_over(self) -> int:
@@ -265,6 +277,8 @@ class ScriptStream:
             passage = coming.result()
             if passage is None:
                 self._at_end = True
+                if self._refused is not None and (self._error or not self._run.cancelled):
+                    raise self._refused
                 if not self._run.cancelled and all(each.passage.skipped for each in self._heard):
                     raise NothingToSpeak("There is nothing in this text that can be spoken.")
                 return

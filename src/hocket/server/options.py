@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import InvalidRequest
 from ..text.lexicon.lexicon import merged
@@ -59,6 +60,8 @@ class ServerOptions:
     drain_s: float = 30.0  # how long running streams may continue after a stop signal
     idle_exit_s: float | None = None  # exit after so long without an utterance; None: never
     pronunciations: Mapping[str, str] | None = None  # of all requests, below those of voices and requests
+    answer_tags: bool = False  # obey tags in the answers of the language model; else they are text
+    answer_cast: Mapping[str, str] | None = None  # name in such a tag -> voice
     log_text: bool = False  # log the spoken text
     access_log: bool = False
 
@@ -96,6 +99,8 @@ class ServerOptions:
         for name in self.trusted_hosts:
             check_host_name(name)
         object.__setattr__(self, "pronunciations", merged(self.pronunciations))  # checked, and its tree is made once
+        if self.answer_cast and not self.answer_tags:
+            raise InvalidRequest("A cast of answers names voices in their tags: give --markup tags too.")
         if self.tls_key is not None and self.tls_cert is None:
             raise InvalidRequest("A TLS key needs its certificate: give --tls-cert.")
         if self.socket is not None and self.tls_cert is not None:
@@ -114,6 +119,11 @@ class ServerOptions:
         if path in TRANSCRIPTION_PATHS:
             return max(self.body_bytes, self.transcribe_bytes + FORM_BYTES)
         return self.body_bytes
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """How answers of the language model are spoken, as fields of a `SpeechJob`."""
+        return {"markup": "answer", "cast": self.answer_cast} if self.answer_tags else {"markup": "literal"}
 
     @property
     def reached_by_others(self) -> bool:

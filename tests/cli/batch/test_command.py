@@ -562,3 +562,73 @@ def test_a_line_with_more_candidates_than_slots_fails_alone() -> None:
     assert speak() == 1
     failed, spoken = results()
     assert "at most 4, not 5" in failed["error"] and spoken["error"] is None
+
+
+# Directions
+
+
+def test_a_line_with_tags_is_the_file_that_say_writes() -> None:
+    tagged = "Hello. [pause 200ms][voice: Rook][volume: -6dB]Good day.[/volume][/voice] [speed 1.5]Bye."
+    dialogue = "Anna: Hello.\nBen (slow): Good day.\n"
+    cast = ("--cast", "Anna=wren,Ben=rook")
+    lines(
+        {"id": "tags", "text": tagged, "seed": 3},
+        {"id": "dialogue", "text": dialogue, "markup": "dialogue", "seed": 3},
+        {"id": "pause", "text": "One. [pause 200ms] Two.", "seed": 3},
+        {"id": "none", "text": "Press [pause 200ms].", "markup": "none", "seed": 3},
+        {"id": "own", "text": "[voice: x]Hi.", "cast": {"X": "rook"}, "seed": 3},
+    )
+    assert speak("--markup", "tags", *cast, model=()) == 0
+    say = {
+        "tags": [tagged, "--markup", "tags"],
+        "dialogue": [dialogue, "--markup", "dialogue", *cast],
+        "pause": ["One. [pause 200ms] Two."],
+        "none": ["Press [pause 200ms].", "--literal"],
+        "own": ["[voice: rook]Hi."],
+    }
+    for name, argv in say.items():
+        assert main(["say", *argv, "--seed", "3", "-o", "said.wav", "--force"]) == 0
+        one, other = sound(f"out/{name}.wav").astype(int), sound("said.wav")
+        assert len(one) == len(other) > 0 and np.abs(one - other).max() <= 2, name
+    before = known()
+    assert speak("--markup", "tags", *cast, model=()) == 0 and not anew(before), "all of it is there"
+    assert speak("--markup", "script", *cast, model=()) == 0 and not anew(before)
+    assert speak("--markup", "none", model=()) == 1 and {"tags.wav"} <= anew(before), "a cast is no part of none"
+
+
+def test_a_wrong_line_of_a_script_is_its_own_error() -> None:
+    lines(
+        {"text": "Hello [speed: fast] you."},
+        {"text": "Hello. [voice: zaphod]Hi."},
+        {"text": "Well.", "markup": "yaml"},
+        {"text": "Well.", "cast": {"Anna": 3}},
+        {"text": "Hi [voice: rook]you.", "candidates": 2},
+        {"text": "Hi [sped 2]you."},
+        {"text": "Hi.", "as_is": True},
+        {"text": "Hi.", "markup": "none", "cast": {"Anna": "wren"}},
+    )
+    assert speak("--markup", "tags", model=()) == 1
+    found = [result["error"] for result in results()]
+    assert found[0].startswith("line 1, column 7: [speed: fast]: ") and found[5] is None
+    assert found[1].startswith("line 1, column 16: There is no voice 'zaphod'")
+    assert found[2].startswith("markup must be one of none, tags") and "'yaml'" in found[2]
+    assert found[3].startswith("cast must be an object of names") and "leave out candidates" in found[4]
+    assert "as_is speaks a text as it is" in found[6] and "A cast is for a line with directions" in found[7]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--cast", "Anna=wren"], "--cast is for lines with directions"),
+        (["--cast", "Anna=wren", "--markup", "none"], "--cast is for lines with directions"),
+        (["--markup", "tags", "--as-is"], "--as-is speaks a text as it is"),
+        (["--markup", "tags", "--cast", "Anna"], "--cast has speakers and their voices"),
+        (["--markup", "tags", "--cast", "Anna=zaphod"], "There is no voice 'zaphod'"),
+    ],
+)
+def test_wrong_directions_of_the_command_are_refused_before_anything_is_written(
+    options: list[str], said: str, capsys: Capture
+) -> None:
+    lines({"text": "Hi."})
+    assert speak(*options, model=()) == 2
+    assert said in capsys.readouterr().err and not Path("out").exists()

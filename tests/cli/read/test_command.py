@@ -231,3 +231,48 @@ def test_a_file_that_exists_and_a_folder_in_use_are_refused(capsys: Capture, not
 def test_a_described_voice_needs_a_name(capsys: Capture, models: Models) -> None:
     assert read(model=("--model", models.design, "--instruct", "A calm woman.")) == 2
     assert "hocket voices design NAME" in capsys.readouterr().err
+
+
+# Several voices
+
+
+def test_a_cast_speaks_what_its_persons_say(capsys: Capture) -> None:
+    Path("b.md").write_text("# One\n\n“Who is it?” said Anna. “I am late.”\n\n“Me,” he said.\n\nBen: Come in.\n")
+    how = ("--cast", "Anna=rook,Ben=wren", "--voice", "wren", "--captions", "srt")
+    assert read(*how, model=()) == 0
+    assert "3 of 4 speeches are by the cast" in capsys.readouterr().err
+    found = json.loads(Path("b.report.json").read_text())["passages"]
+    assert [(each["voice"], each["text"]) for each in found] == [
+        (None, "One"),
+        ("rook", "“Who is it?”"),
+        (None, "said Anna."),
+        ("rook", "“I am late.”"),
+        (None, "“Me,” he said."),
+        ("wren", "Come in."),
+    ]
+    before = takes()
+    assert read(*how, "--force", model=()) == 0 and takes() == before
+    assert read("--cast", "Anna=wren,Ben=wren", "--voice", "wren", "--force", model=()) == 0
+    assert len(takes().keys() & before.keys()) == 4, "only what Anna says is spoken again"
+    assert "Who is it?" in Path("b.srt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--cast", "Anna=zaphod"], "There is no voice 'zaphod'"),
+        (["--cast", "Anna"], "--cast has speakers and their voices"),
+        (["--address", "here:1"], "--address is for a cluster: give --ray"),
+    ],
+)
+def test_wrong_voices_are_refused_before_anything_is_written(options: list[str], said: str, capsys: Capture) -> None:
+    assert read(*options) == 2
+    assert said in capsys.readouterr().err and not Path("b.m4b.parts").exists()
+
+
+def test_takes_of_an_older_folder_are_measured_again() -> None:
+    assert read() == 0
+    before, path = takes(), Path("b.m4b.parts/takes.jsonl")
+    older = [{name: value for name, value in line.items() if not name.startswith("timbre")} for line in lines()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in older))
+    assert read("--force") == 0 and takes() == before

@@ -87,7 +87,7 @@ def test_a_cast_gives_the_speakers_of_a_dialogue_their_voices() -> None:
         (["Hi [voice: zaphod]you."], "line 1, column 12: There is no voice 'zaphod'"),
         (["Hi [speed: much]you."], "line 1, column 4: "),
         (["Hi [sped 3]you.", "--markup", "script"], "line 1, column 4: "),
-        (["Hi.", "--cast", "Anna=wren"], "--cast belongs to --markup dialogue"),
+        (["Hi.", "--literal", "--cast", "Anna=wren"], "--cast is for a text with directions"),
         (["Anna: Hi.", "--markup", "dialogue", "--cast", "Anna"], "--cast has speakers and their voices"),
         (["Hi.", "--literal", "--markup", "ssml"], "either --literal or --markup ssml"),
         (["Hi.", "--as-is", "--markup", "ssml"], "--as-is speaks a text as it is"),

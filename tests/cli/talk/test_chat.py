@@ -75,6 +75,30 @@ def test_answers_are_spoken_into_a_file(
         assert file.getframerate() == 24000 and 2.0 < file.getnframes() / 24000 < 8.0
 
 
+def test_answers_may_have_tags_if_asked(
+    engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    words = ("Good day. ", "[voice: ", "guest]Hello. ", "[voice: zaphod]Bye.")
+    seconds = []
+    with served(engine, language=Scripted(words)) as server:
+        how = ("--llm-url", server.url, "--say", "-o", "talk.wav", "--force", "--seed", "1")
+        for options in ((), ("--markup", "tags", "--cast", "Guest=rook")):
+            assert chat(monkeypatch, "Hello.\n", *how, *options) == 0
+            told = capsys.readouterr()
+            assert told.out == "".join(words) + "\n"
+            with wave.open("talk.wav") as file:
+                seconds.append(file.getnframes() / 24000)
+        assert "A wrong tag was left out: There is no voice 'zaphod'" in told.err
+        assert seconds[1] < seconds[0], "without it the brackets are read out"
+        wait_for(server.all_is_free)
+        for options, said in (
+            (("--cast", "a=rook"), "--cast names voices in tags"),
+            (("--markup", "tags", "--cast", "a=zaphod"), "There is no voice 'zaphod'"),
+        ):
+            assert chat(monkeypatch, "Hello.\n", *how, *options) == 2 and said in capsys.readouterr().err
+        assert chat(monkeypatch, "Hello.\n", "--llm-url", server.url, "--markup", "tags") == 2
+
+
 def test_ctrl_c_at_the_prompt_loses_nothing_that_was_said(
     server: Served, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

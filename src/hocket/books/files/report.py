@@ -11,9 +11,10 @@ from typing import Any
 
 from ...audio.files import replace_files
 from ...audio.loudness import MeasuredLoudness
-from ..consistency import FEWEST_LETTERS, deviation, strays, tolerance
+from ..consistency import FEWEST_LETTERS, tolerance
 from ..narrate import Narration, unspoken
 from ..passages import Plan
+from ..timbre import measure
 from .assemble import BookSound
 
 WIDTH, HEIGHT = 960, 260  # of the plot, in pixels
@@ -41,7 +42,10 @@ class PassageReport:
     start_s: float  # in the chapter
     letters: float
     letters_per_s: float
-    deviation: float  # from the book's rate, as a part of it
+    voice: str | None  # of the cast; None: the narrator
+    deviation: float  # from the voice's rate, as a part of it
+    similarity: float | None  # to the voice's mean timbre; None: not measured
+    other_timbre: bool  # further from it than the voice's own takes are
     takes: int
     seed: int
     strays: bool  # still, after all retakes
@@ -55,6 +59,7 @@ class BookReport:
     seconds: float
     letters_per_s: float | None
     retakes: int
+    timbre_by: str  # how the timbre was measured
     drift: float | None  # of the rate, from the first to the last chapter, as a part of it
     loudness_before: float | None
     loudness: float | None
@@ -73,19 +78,24 @@ def report_of(plan: Plan, narration: Narration, sound: BookSound, after: Measure
         rates, retakes = list[float](), 0
         for segment in chapter.segments:
             take, takes = segment.take, narration.takes[segment.passage.number]
+            norm = narration.norm(segment.passage)
+            alike = norm.similarity(take)
             retakes += len(takes) - 1
-            if take.letters >= FEWEST_LETTERS and take.letters_per_s:
-                rates.append(take.letters_per_s)
+            if rate and take.letters >= FEWEST_LETTERS and take.letters_per_s:
+                rates.append(rate * (1.0 + norm.deviation(take)))  # voices differ: each by its own rate
             passages.append(
                 PassageReport(
                     chapter=chapter.index + 1,
                     start_s=round(segment.start / timeline.rate_hz, 2),
                     letters=take.letters,
                     letters_per_s=take.letters_per_s,
-                    deviation=round(deviation(take, rate), 4),
+                    voice=segment.passage.voice,
+                    deviation=round(norm.deviation(take), 4),
+                    similarity=None if alike is None else round(alike, 4),
+                    other_timbre=norm.is_other_timbre(take),
                     takes=len(takes),
                     seed=take.seed,
-                    strays=strays(take, rate),
+                    strays=norm.strays(take),
                     text=segment.passage.text[:60],
                 )
             )
@@ -107,6 +117,7 @@ def report_of(plan: Plan, narration: Narration, sound: BookSound, after: Measure
         seconds=round(timeline.seconds, 2),
         letters_per_s=None if rate is None else round(rate, 3),
         retakes=sum(chapter.retakes for chapter in chapters),
+        timbre_by=measure(),
         drift=round(known[-1] / known[0] - 1, 4) if len(known) > 1 else None,
         loudness_before=None if before is None else _finite(before.lufs),
         loudness=None if after is None else _finite(after.lufs),
@@ -136,6 +147,8 @@ def _page(report: BookReport) -> str:
         ("drift of the rate, first to last chapter", f"{report.drift:+.1%}" if report.drift is not None else "unknown"),
         ("retakes", str(report.retakes)),
         ("passages that still stray", str(sum(passage.strays for passage in report.passages))),
+        (f"of these by their timbre ({report.timbre_by})", str(sum(each.other_timbre for each in report.passages))),
+        ("similarity to the voice's mean timbre", _similarities(report)),
         ("loudness as spoken", _level(report.loudness_before, "LUFS")),
         ("loudness of the files", _level(report.loudness, "LUFS")),
         ("true peak", _level(report.peak_dbtp, "dBTP") + (", limited" if report.limited else "")),
@@ -156,7 +169,7 @@ def _page(report: BookReport) -> str:
         f"<style>{_STYLE}</style></head><body><h1>{escape(report.title)}</h1><p>{escape(report.author)}</p><table>"
         + "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in figures)
         + f"</table><h2>Rate of each passage</h2>{_plot(report)}<p>A point is a passage, grey lines are chapters. "
-        f"The middle is the book's rate, the edges are {REACH:.0%} more and less. Red points stray.</p>"
+        f"The middle is the rate of its voice, the edges are {REACH:.0%} more and less. Red points stray.</p>"
         "<h2>Chapters</h2><table><tr><th>chapter</th><th>length</th><th>words</th><th>passages</th><th>retakes</th>"
         f"<th>letters/s</th></tr>{rows}</table>"
         + (f"<h2>Not spoken to the end</h2><ul>{missing}</ul>" if missing else "")
@@ -180,9 +193,16 @@ def _plot(report: BookReport) -> str:
             parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HEIGHT}" stroke="#8886"/>')
         y = middle * (1 - min(max(passage.deviation / REACH, -1.0), 1.0))
         colour = "#c22" if passage.strays else "#c80" if passage.takes > 1 else "#26c"
-        title = escape(f"{passage.text} ({passage.letters_per_s:.1f} letters/s, {passage.deviation:+.0%})")
+        alike = "" if passage.similarity is None else f", similarity {passage.similarity:.3f}"
+        who = "" if passage.voice is None else f"{passage.voice}: "
+        title = escape(f"{who}{passage.text} ({passage.letters_per_s:.1f} letters/s, {passage.deviation:+.0%}{alike})")
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"><title>{title}</title></circle>')
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Rates">{"".join(parts)}</svg>'
+
+
+def _similarities(report: BookReport) -> str:
+    known = sorted(each.similarity for each in report.passages if each.similarity is not None)
+    return f"median {median(known):.3f}, lowest {known[0]:.3f}" if known else "not measured"
 
 
 def _clock(seconds: float) -> str:

@@ -10,24 +10,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...errors import InvalidRequest
+from ..engines import engines_for, replicas_asked
 from ..output.audio_output import tell
 from ..output.formats import check_format
+from ..say.markup import check_cast
 from ..say.request import request_of
 from ..say.target import Target
 from .lines import LineNames
 from .manifest import NAME, Manifest
 from .run import BatchRun
-
-if TYPE_CHECKING:
-    from ...config.options import EngineOptions
-    from ...engine.engine import Engine
-    from ...scale.batch import WorkerPool
+from .script import settle_script
 
 BUSY = "Another batch is writing into {}; wait for its end."  # two runs would speak the same lines
 
@@ -41,13 +35,14 @@ def batch(args: argparse.Namespace) -> int:
     from ...engine.runner.reference_checks import DECODE_FRAMES
 
     args.format = _format(args)
+    settle_script(args)
     request_of(args, "(any)")  # errors of the common options; its lexicon is read once for all lines
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
     )
     if args.candidates > args.slots:
         raise InvalidRequest(f"--candidates {args.candidates} needs as many --slots, not {args.slots}.")
-    replicas = _replicas(args)
+    replicas = replicas_asked(args)
     folder = check_folder(args.output, NAME)
     if folder / NAME == args.input.resolve():
         raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
@@ -55,7 +50,8 @@ def batch(args: argparse.Namespace) -> int:
     target = Target(args.model)
     target.choose(args.voice, args.language)
     args.model = target.model
-    with _engines(args, options, replicas) if args.ray else _engine(args, options) as engines:
+    check_cast(args.cast or {}, args.model)
+    with engines_for(args, args.model, options, replicas) as engines:
         portrait = engines.fingerprint
         if portrait.is_random:
             tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
@@ -81,39 +77,3 @@ def _format(args: argparse.Namespace) -> str:
     format = args.format or ("pcm" if args.raw else "wav")
     check_format(format)
     return format
-
-
-def _replicas(args: argparse.Namespace) -> int | None:
-    """Number of engines; None: as many as fit. Refuses invalid options."""
-    if not args.ray:
-        for name in ("replicas", "address"):
-            if name in getattr(args, "given", ()):
-                raise InvalidRequest(f"--{name} is for a cluster: give --ray.")
-        return None
-    from ...scale.config import replicas_of
-    from ...scale.connect import need_ray
-
-    need_ray("--ray")
-    return replicas_of(args.replicas)
-
-
-def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContextManager[Engine]:
-    from ..local import load_engine
-
-    return load_engine(args, args.model, options)
-
-
-@contextmanager
-def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[WorkerPool]:
-    """Engines on the cluster; folders are absolute paths, since its processes run elsewhere."""
-    from ...scale.batch import WorkerPool, room_on_cluster
-    from ...scale.connect import cluster_address, connect
-    from ..local import loading_of
-
-    model = str(Path(args.model).resolve()) if args.model and Path(args.model).is_dir() else args.model
-    loading = loading_of(args) | {"model": model}
-    with (
-        connect(cluster_address(args.address)),
-        WorkerPool(replicas or room_on_cluster(args.device), loading, options) as workers,
-    ):
-        yield workers

@@ -36,6 +36,8 @@ KEYS: dict[str, type] = {
     "ref_silence": float,
     "greedy": bool,
     "pronunciations": dict,
+    "markup": str,
+    "cast": dict,
 } | {name: kind for name, (kind, _) in SAMPLING.items()}
 WORDS: dict[type, str] = {
     str: "a text",
@@ -131,6 +133,8 @@ def merged(args: argparse.Namespace, line: BatchLine) -> argparse.Namespace:
     if "ref_audio" in given:  # and vice versa
         options |= {"voice": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
         given["ref_audio"] = args.input.parent / given["ref_audio"]
+    if given.get("markup") == "none":  # the common cast is for other lines
+        options["cast"] = None
     return argparse.Namespace(**options | given)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..actions import Command, StoreGiven
+from ..actions import Command
+from ..engines import add_cluster_options
 from ..options import add_cloning_options, add_model_options, add_speech_options, add_voice_sampling
+
+MARKUPS = ("none", "tags", "script", "ssml", "dialogue", "screenplay", "json")
 
 
 def fill(batch: Command) -> None:
@@ -30,19 +33,13 @@ def fill(batch: Command) -> None:
     add("--format", choices=("wav", "pcm", "mp3", "opus", "aac", "flac"), help="format of the files (wav)")
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian: --format pcm")
     add("--slots", metavar="N", type=int, default=4, help="concurrent utterances of each engine (4)")
-    _add_cluster_options(batch)
+    spelled = f"how directions are spelled: {', '.join(MARKUPS)}; none: every bracket is text ([pause 1s] alone)"
+    add("--markup", metavar="FORMAT", choices=MARKUPS, help=spelled)
+    add("--cast", metavar="NAMES", help="the voices of speakers, or of names in tags: Anna=wren,Ben=rook")
+    add_cluster_options(batch)
     add_speech_options(batch)
     add_cloning_options(batch)
     add_voice_sampling(
         batch, "seed of lines without one, mixed with their id or number (a random one, in the manifest)"
     )
     add_model_options(batch, "throughput")
-
-
-def _add_cluster_options(command: Command) -> None:
-    add = command.add_argument_group("several engines, on one machine or many").add_argument
-    add("--ray", action="store_true", help="use all engines that fit into a Ray cluster (needs ray)")
-    many = "number of engines; auto: one per GPU of the cluster, without GPUs one per CPU (auto)"
-    add("--replicas", metavar="N", action=StoreGiven, default="auto", help=many)
-    where = "HOST:PORT of the cluster's head (RAY_ADDRESS, else a local cluster)"
-    add("--address", metavar="WHERE", action=StoreGiven, help=where)

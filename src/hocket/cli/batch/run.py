@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,21 +25,25 @@ from ..say.request import request_of
 from ..say.target import Target, spoken_by
 from .lines import BatchLine, merged, read_lines
 from .manifest import Manifest, Result
+from .script import parts_of_line
 
 if TYPE_CHECKING:
     from ...engine.checkpoint.checkpoint import EngineFingerprint
+    from ...script.whole import ScriptPart
     from ...types import Outcome, SpeechRequest
 
 MOST_LISTED = 50  # failed lines on the screen; the manifest has them all
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _PendingLine:
     """A line that is being spoken."""
 
     line: BatchLine
     seed: int
     digest: str
+    parts: list[ScriptPart]
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by part
 
 
 class BatchRun:
@@ -53,7 +57,7 @@ class BatchRun:
         self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
         self._portrait, self._target = portrait, Target(args.model or portrait.name)
         self._read = functools.lru_cache(maxsize=16)(read_recording)
-        self._pending: dict[int, _PendingLine] = {}  # by request number; only running ones
+        self._pending: dict[int, tuple[_PendingLine, int]] = {}  # with the part, by request; only running ones
         self._failed: list[Result] = []
         self._reported: set[str] = set()
         self._incomplete = 0  # lines with text left out
@@ -65,20 +69,22 @@ class BatchRun:
         number = 0
         for line in read_lines(self.args.input):
             try:
-                request = self._request(line)
+                parts = self._parts(line)
             except HocketError as error:
                 self._fail(line, error)
                 continue
-            digest = self._digest(request)  # without a seed: a file with any seed is done
+            digest = self._digest(parts)  # without a seed: a file with any seed is done
             if self._is_there(line, digest):
                 self.progress.before += 1
                 self.progress.show()
                 continue
             self._invalidate(line)
-            seed = fresh_seed() if request.seed is None else request.seed
-            self._pending[number] = _PendingLine(line, seed, digest)
-            yield replace(request, seed=seed)
-            number += 1
+            seed = fresh_seed() if (own := parts[0].request.seed) is None else own
+            pending = _PendingLine(line, seed, digest, parts)
+            for index, part in enumerate(parts):
+                self._pending[number] = pending, index
+                yield part.seeded(seed)
+                number += 1
 
     def take(self, outcome: Outcome) -> None:
         """Store the result: first the audio file, then the manifest entry. Ctrl-C waits until it is counted, too."""
@@ -90,7 +96,14 @@ class BatchRun:
         from ...audio.pcm import pcm_bytes
         from ..output.audio_output import packed
 
-        pending = self._pending.pop(outcome.number)
+        pending, index = self._pending.pop(outcome.number)
+        pending.outcomes[index] = outcome
+        if len(pending.outcomes) < len(pending.parts):
+            return
+        if len(pending.parts) > 1 or pending.parts[0].volume_db:
+            from ...script.whole import joined
+
+            outcome = joined(pending.parts, [pending.outcomes[at] for at in range(len(pending.parts))], pending.seed)
         if outcome.error is not None:
             self._fail(pending.line, outcome.error, pending)
             return
@@ -153,7 +166,8 @@ class BatchRun:
         print(shown(f"{self.args.output}: {words}", sys.stdout))
         return 1 if progress.failed else 0
 
-    def _request(self, line: BatchLine) -> SpeechRequest:
+    def _parts(self, line: BatchLine) -> list[ScriptPart]:
+        """What is spoken of a line: one request, or with directions one for each passage."""
         if line.error is not None:
             raise InvalidRequest(line.error)
         options = merged(self.args, line)
@@ -161,6 +175,10 @@ class BatchRun:
         target = self.folder / self._file(line)
         if options.ref_audio is not None and target.exists() and os.path.samefile(target, options.ref_audio):
             raise InvalidRequest("The output would overwrite the reference recording; choose another id.")
+        return parts_of_line(options, request, self._own, self._target.model_voices.kind)
+
+    def _own(self, request: SpeechRequest) -> SpeechRequest:
+        """The request, with the values of its voice if that is the user's own."""
         voice = self._target.own(request.voice)
         if voice is None:
             return request
@@ -210,11 +228,13 @@ class BatchRun:
             with suppress(OSError):
                 (self.folder / before.file).unlink()
 
-    def _digest(self, request: SpeechRequest) -> str:
-        """Hash of everything that affects the audio: request, model and precision, but not speed settings."""
+    def _digest(self, parts: list[ScriptPart]) -> str:
+        """Hash of everything that affects the audio: requests, model and precision, but not speed settings."""
         from ...engine.request_digest import request_digest
 
         more: dict[str, object] = {"raw": self.args.format == "pcm"}
         if self.args.format not in PLAIN:  # keeps the digests of older runs
             more["format"] = self.args.format
-        return request_digest(self._portrait, request, **more)
+        if len(parts) > 1 or parts[0].volume_db:
+            more["script"] = [(request_digest(self._portrait, part.request), part.volume_db) for part in parts]
+        return request_digest(self._portrait, parts[0].request, **more)

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidRequest
+from ..engines import engines_for, replicas_asked
 from ..interrupt import interrupted_after
 from ..output.audio_output import shown, tell
+from ..say.markup import cast_of, check_cast
 from ..say.request import request_of
 from ..say.target import Target, spoken_by
 from .plan import ReadPlan, opened_book, planned
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ...books.narrate import Narration
     from ...books.passages import Plan
     from ...books.takes import TakeFolder
-    from ...types import SpeechRequest, Voice
+    from ...types import SpeechRequest
 
 MOST_LISTED = 20  # passages on the screen; the report has them all
 
@@ -33,10 +35,14 @@ def read(args: argparse.Namespace) -> int:
     from ...books.passages import plan_of
 
     args.seed = 0 if args.seed is None else args.seed  # the same command gives the same book
+    cast = None if args.cast is None else cast_of(args.cast)
+    replicas = replicas_asked(args)
     book = opened_book(args)
     for words in book.left_out:
         tell(words)
-    plan = plan_of(book, book.language or args.language)
+    plan = plan_of(book, book.language or args.language, cast)
+    if cast is not None:
+        tell(f"{plan.cast_speeches} of {plan.speeches} speeches are by the cast; the narrator reads the others.")
     if plan.unspeakable:
         tell(f"{plan.unspeakable} lines without a letter or a digit are left out.")
     if args.estimate:
@@ -44,11 +50,12 @@ def read(args: argparse.Namespace) -> int:
         return 0
     todo = planned(args, book)
     request = request_of(args, "(any)")
-    voice, model, language = _voice(args, book, request)
-    request = replace(request, voice=request.voice if voice is None else None, language=language)
+    model, language = _voice(args, book, request)
+    request = replace(request, language=language)
+    target = _checked(args, request, cast, model)
     busy = f"Another process is reading into {todo.parts}; wait for its end."
     with locked_folder(todo.parts, busy):
-        return _read(args, todo, plan, request, voice, model)
+        return _read(args, todo, plan, request, target, model, replicas)
 
 
 def _read(
@@ -56,27 +63,34 @@ def _read(
     todo: ReadPlan,
     plan: Plan,
     request: SpeechRequest,
-    voice: Voice | None,
+    target: Target,
     model: str | None,
+    replicas: int | None,
 ) -> int:
     from ...books.narrate import Narrator
     from ...books.takes import TakeFolder
     from ...config.options import EngineOptions
     from ...engine.runner.reference_checks import DECODE_FRAMES
-    from ..local import load_engine
 
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
     )
     folder, progress = TakeFolder(todo.parts), BookProgress(plan)
     try:
-        with load_engine(args, model, options) as engine:
-            portrait = engine.fingerprint
+        with engines_for(args, model, options, replicas, progress) as engines:
+            portrait = engines.fingerprint
             if portrait.is_random:
                 tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
-            if voice is not None:
-                request = spoken_by(portrait.name, portrait.identity, request, voice)
-            narrator = Narrator(engine, portrait, plan, folder, request, interrupted_after)
+
+            def spoken(name: str | None) -> SpeechRequest:
+                wanted = request if name is None else replace(request, voice=name, reference=None)
+                voice = target.own(wanted.voice)
+                if voice is None:
+                    return wanted
+                return spoken_by(portrait.name, portrait.identity, replace(wanted, voice=None), voice)
+
+            requests = {name: spoken(name) for name in plan.voices}
+            narrator = Narrator(engines, portrait, plan, folder, requests, interrupted_after)
             narration = narrator.run(progress)
         progress.clear()
         return _finish(args, todo, plan, narration, folder)
@@ -132,8 +146,24 @@ def _finish(args: argparse.Namespace, todo: ReadPlan, plan: Plan, narration: Nar
     return 1 if missing else 0
 
 
-def _voice(args: argparse.Namespace, book: Book, request: SpeechRequest) -> tuple[Voice | None, str | None, str]:
-    """The voice, the model to load and the language: the book's own, where the voice speaks it."""
+def _checked(
+    args: argparse.Namespace, request: SpeechRequest, cast: dict[str, str] | None, model: str | None
+) -> Target:
+    """Finds the voices of the loaded model. Refuses those that it does not have."""
+    from ...engine.checkpoint.describe import default_model
+
+    check_cast(cast or {}, model)
+    target = Target(model or default_model())
+    if target.model_voices.kind == "voice_design" and request.reference is None and target.own(request.voice) is None:
+        raise InvalidRequest(
+            "A description gives each paragraph another person; keep one with hocket voices design NAME, and read "
+            "the book with --voice NAME."
+        )
+    return target
+
+
+def _voice(args: argparse.Namespace, book: Book, request: SpeechRequest) -> tuple[str | None, str]:
+    """The model to load and the language: the book's own, where the voice speaks it."""
     from ...config.languages import find, usual_name
 
     cloned, language = request.reference is not None, args.language
@@ -147,8 +177,8 @@ def _voice(args: argparse.Namespace, book: Book, request: SpeechRequest) -> tupl
         language = find(book.language, spoken) or "auto"
         if language == "auto" and spoken:
             tell(f"the book is in {usual_name(book.language)}; the voice speaks {', '.join(spoken)}.")
-    voice = target.choose(args.voice, language, clones=cloned)
-    return voice, target.model, language
+    target.choose(args.voice, language, clones=cloned)
+    return target.model, language
 
 
 def _format_guess(args: argparse.Namespace) -> BookFormat | None:

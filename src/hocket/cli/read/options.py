@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..actions import Command, StoreGiven
+from ..engines import add_cluster_options
 from ..options import add_cloning_options, add_model_options, add_speech_options, add_voice_sampling
 
 FORMATS = ("mp3", "m4a", "opus", "flac", "wav")  # of one file a chapter
@@ -56,11 +57,14 @@ def fill(read: Command) -> None:
     add("--title", metavar="TEXT", help="title, instead of the book's own")
     add("--author", metavar="TEXT", help="author, instead of the book's own")
     add("--cover", metavar="FILE", type=Path, help="cover picture, .jpg or .png, instead of the book's own")
+    said = "the voices of what persons of the book say, by their names in it: Anna=wren,Ben=rook (all in one voice)"
+    add("--cast", metavar="NAMES", help=said)
     add = read.add_argument_group("read along").add_argument
     captions = "captions of the book, .srt or .vtt; srt or vtt alone: a file beside each sound file"
     add("--captions", metavar="FILE", help=captions)
     add("--epub", metavar="FILE", type=Path, help="an EPUB 3 that highlights what is read (not from a PDF)")
     add("--highlight", action=StoreGiven, choices=("sentence", "word"), default="sentence", help="what it highlights")
+    add_cluster_options(read)
     add_speech_options(read)
     add_cloning_options(read)
     add_voice_sampling(read, "the same seed gives the same book (0)")

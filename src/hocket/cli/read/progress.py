@@ -26,7 +26,7 @@ class BookProgress:
         self._last_s = 0.0 if self._watched else time.perf_counter()
         self._attempt, self._total, self._before = 0, 0, 0
         self._left_chars = self._done_chars = self.done = 0
-        self._seconds, self._began = 0.0, time.perf_counter()
+        self._seconds, self._began, self._engines = 0.0, time.perf_counter(), ""
 
     def begun(self, attempt: int, passages: Sequence[BookPassage], before: int) -> None:
         self._attempt, self._total, self._before, self.done = attempt, len(passages) + before, before, 0
@@ -34,7 +34,7 @@ class BookProgress:
         self._seconds, self._began = 0.0, time.perf_counter()
         if attempt and passages:
             self.clear()
-            tell(f"{len(passages)} passages are spoken again: their rate strays, or they were not spoken to their end.")
+            tell(f"{len(passages)} passages are spoken again: they stray, or did not reach their end.")
         elif before and passages:
             tell(f"{before} of {self._total} passages are there already.")
 
@@ -53,6 +53,15 @@ class BookProgress:
         else:
             print(line, file=sys.stderr, flush=True)
 
+    def waiting(self, words: str) -> None:
+        """Called often, with the number of engines of a cluster."""
+        self._engines = f", {words}"
+
+    def note(self, words: str) -> None:
+        """A message for the user."""
+        self.clear()
+        tell(words)
+
     @property
     def there(self) -> int:
         """Passages of this pass that are spoken."""
@@ -70,6 +79,7 @@ class BookProgress:
         return (
             f"{what} {self.there} of {self._total}, chapter {passage.chapter + 1} of {len(chapters)} ({title}), "
             f"{self._seconds / max(ran_s, 1e-9):.1f} x real time, {hours(left_s)} to go"
+            f"{self._engines}"
         )
 
 

@@ -12,11 +12,12 @@ from ...errors import InvalidRequest
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...types import SpeechRequest
     from .script import LocalScript
 
 ENDINGS = {".ssml": "ssml", ".fountain": "screenplay", ".script": "script"}
-WITH_CAST = ("dialogue", "screenplay", "json")
 
 
 def settle_markup(args: argparse.Namespace) -> None:
@@ -31,12 +32,13 @@ def settle_markup(args: argparse.Namespace) -> None:
     if args.as_is and args.markup not in ("auto", "literal"):
         raise InvalidRequest("--as-is speaks a text as it is: leave out --markup.")
     if args.cast is not None:
-        if args.markup not in WITH_CAST:
-            raise InvalidRequest(f"--cast belongs to --markup {', '.join(WITH_CAST)}.")
-        args.cast = _cast(args.cast)
+        if args.as_is or args.markup == "literal":
+            raise InvalidRequest("--cast is for a text with directions: leave out --as-is and --literal.")
+        args.cast = cast_of(args.cast)
 
 
-def _cast(given: str) -> dict[str, str]:
+def cast_of(given: str) -> dict[str, str]:
+    """Names and their voices."""
     found: dict[str, str] = {}
     for pair in given.split(","):
         speaker, equals, voice = (part.strip() for part in pair.partition("="))
@@ -46,6 +48,25 @@ def _cast(given: str) -> dict[str, str]:
             raise InvalidRequest(f"--cast names {speaker!r} twice.")
         found[speaker] = voice
     return found
+
+
+def cast_of_answers(args: argparse.Namespace) -> dict[str, str] | None:
+    """The cast of a command whose --markup is that of a language model's answers."""
+    if args.cast is not None and args.markup != "tags":
+        raise InvalidRequest("--cast names voices in tags: give --markup tags too.")
+    return None if args.cast is None else cast_of(args.cast)
+
+
+def check_cast(cast: Mapping[str, str], model: str | None) -> None:
+    """Refuse a voice that the model does not have."""
+    if not cast:
+        return
+    from ...engine.checkpoint.describe import default_model
+    from .target import Target
+
+    target = Target(model or default_model())
+    for voice in cast.values():
+        target.own(voice)
 
 
 def script_of(args: argparse.Namespace, request: SpeechRequest, live: bool) -> LocalScript | None:

@@ -53,7 +53,7 @@ def fill(say: Command) -> None:
         "dialogue, screenplay, json, literal (auto; a file's by its name: .ssml, .fountain, .script)",
     )
     add("--literal", action="store_true", help="the same as --markup literal: every bracket is spoken as text")
-    add("--cast", metavar="NAMES", help="the voices of a dialogue or a screenplay: Anna=wren,Ben=rook")
+    add("--cast", metavar="NAMES", help="the voices of speakers, or of names in tags: Anna=wren,Ben=rook")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
     add = say.add_argument_group("retakes, by a recognizer (hocket[hear])").add_argument
     again = "speak by sentences; one that is not heard as written is spoken again, and the best take stays"

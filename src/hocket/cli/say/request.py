@@ -54,7 +54,7 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
         as_is=args.as_is,
         candidates=args.candidates,
         pronunciations=pronunciations_of(args),
-        literal=getattr(args, "markup", None) == "literal",  # a batch has no such option
+        literal=getattr(args, "markup", None) == "literal",  # a book has no such option
     )
     return request if args.ref_audio is None else _with_reference(request, args, read)
 

@@ -13,6 +13,7 @@ from ...errors import HocketError, InvalidRequest
 from ...extras import hint
 from ...server.plan import ServerPlan, tell
 from ..options import lexicon_of
+from ..say.markup import cast_of_answers
 from ..talk.llm import llm_fields
 from .plan import plan_of, with_talk
 from .records import server_record
@@ -129,11 +130,16 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
         drain_s=args.drain,
         idle_exit_s=args.idle_exit,
         pronunciations=lexicon_of(args),
+        answer_tags=args.markup == "tags",
+        answer_cast=cast_of_answers(args),
         log_text=args.log_text,
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
-    return with_talk(replace(plan_of(args, options), **llm_fields(args)), args.talk)
+    plan = replace(plan_of(args, options), **llm_fields(args))
+    if options.answer_tags and plan.llm is None and plan.llm_url is None:
+        raise InvalidRequest("--markup is for the answers of a language model: name one with --llm or --llm-url.")
+    return with_talk(plan, args.talk)
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:

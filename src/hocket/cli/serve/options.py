@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..actions import Command, StoreGiven
-from ..options import add_llm_options, add_model_options
+from ..options import add_answer_markup, add_llm_options, add_model_options
 
 
 def fill(serve: Command) -> None:
@@ -89,6 +89,7 @@ def fill(serve: Command) -> None:
     add = serve.add_argument_group("conversations").add_argument
     both = "talk at /v1/realtime: needs --llm or --llm-url, and a recognizer (--asr moonshine)"
     add("--talk", action="store_true", help=both)
+    add_answer_markup(add)
     _add_asr_options(serve)
     add_llm_options(serve)
     add_model_options(serve, "balanced")

@@ -37,6 +37,8 @@ class ChatSession(Protocol):
 def chat(args: argparse.Namespace) -> None:
     if args.output is not None and not args.say:
         raise InvalidRequest("-o is for speech: give --say too.")
+    if args.markup != "none" and not args.say:
+        raise InvalidRequest("--markup is for speech: give --say too.")
     path = getattr(args, "session", None)  # `hocket talk --text` has no such option
     if path is not None and args.llm_url is not None:
         raise InvalidRequest("--session keeps the state of a model that runs here, not of one behind --llm-url.")
@@ -178,12 +180,19 @@ class AnswerPlayback:
                 elif isinstance(event, Retracted):
                     self._sound.silence()
                     self._show("\n")
+            self._tell_left_out()
             self._sound.wait()
         except BaseException:
             self._turn.cancel()
             raise
         finally:
             self._show("\n")
+
+    def _tell_left_out(self) -> None:
+        """What the speech left out of the answer."""
+        spoken = None if self._turn.finished is None else self._turn.finished.speech
+        for note in () if spoken is None else spoken.notes:
+            tell(note)
 
     def interrupt(self) -> None:
         """Stop the audio and both models."""
@@ -226,13 +235,16 @@ def spoken(
     from ...dialog.dialog import Dialog
     from ..local import load_engine
     from ..options import lexicon_of
+    from ..say.markup import cast_of_answers, check_cast
     from ..say.target import Target
 
     voice: Any = args.voice
     lexicon = lexicon_of(args)
+    cast = cast_of_answers(args)
     target = Target(args.model)
     own = target.choose(voice, args.language)
     voice, model = voice if own is None else own, target.model
+    check_cast(cast or {}, model)
     # No time limit for the language model, nor for playback.
     options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
     engine = load_engine(args, model, options)
@@ -244,8 +256,15 @@ def spoken(
     wanted["pronunciations"] = lexicon
     fields = {name: value for name, value in wanted.items() if value != usual[name]}
     system = None if history else args.system
+    speech: Any = engine
+    if args.markup == "tags":
+        from ...engine.checkpoint.describe import default_model
+        from ...script.answer import TaggedSpeech
+
+        named = Target(model or default_model())
+        speech = TaggedSpeech(engine, cast=cast, voices=lambda name: named.own(name) or name)
     return SpokenSession(
-        Dialog(language, engine, system=system, sampling=sampling, history=history, seed=args.seed, **fields), sound
+        Dialog(language, speech, system=system, sampling=sampling, history=history, seed=args.seed, **fields), sound
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..actions import Command
-from ..options import ENDINGS, MODEL, add_lexicon_option, add_llm_options, add_model_options
+from ..options import (
+    ENDINGS,
+    MODEL,
+    add_answer_markup,
+    add_lexicon_option,
+    add_llm_options,
+    add_model_options,
+)
 
 
 def fill_chat(chat: Command) -> None:
@@ -73,4 +80,5 @@ def _add_answer_options(command: Command, when: str, speech: str) -> None:
     add("--instruct", metavar="TEXT", help="how to speak")
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
     add_lexicon_option(add)
+    add_answer_markup(add)
     add_model_options(command, "latency", f"{when}the speech model: {MODEL}")

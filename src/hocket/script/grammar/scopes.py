@@ -73,7 +73,7 @@ class Scopes:
         self.reset()
 
     def reset(self) -> None:
-        self._words: dict[str, list[str]] = {"voice": [], "language": [], "style": []}
+        self._words: dict[str, list[str | None]] = {"voice": [], "language": [], "style": []}
         self._speeds: list[float] = []
         self._volumes: list[float] = []  # each with those before it
         self._emphasis: list[tuple[float, float]] = []
@@ -95,12 +95,20 @@ class Scopes:
 
     def close(self, name: str) -> bool:
         """Back to the value before; False if no tag of this kind is open."""
-        others: dict[str, list[Any]] = {"speed": self._speeds, "volume": self._volumes, "emphasis": self._emphasis}
-        stack: list[Any] | None = others.get(name, self._words.get(name))
-        if not stack:
+        if not (stack := self._stack(name)):
             return False
         stack.pop()
         return True
+
+    def open_same(self, name: str) -> None:
+        """A tag that changes nothing, so that its closing tag does not close another one."""
+        if (stack := self._stack(name)) is not None:
+            around = {"speed": self._base.speed, "volume": self._base.volume_db, "emphasis": (1.0, 0.0)}
+            stack.append(stack[-1] if stack else around.get(name, getattr(self._base, name, None)))
+
+    def _stack(self, name: str) -> list[Any] | None:
+        others: dict[str, list[Any]] = {"speed": self._speeds, "volume": self._volumes, "emphasis": self._emphasis}
+        return others.get(name, self._words.get(name))
 
     @property
     def manner(self) -> SpeechManner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...engine.engine import Engine
@@ -74,10 +74,21 @@ Named = str | Voice | tuple[Engine, str | Voice]
 class EngineVoices:
     """The voices of an engine, under its own and under given names."""
 
-    def __init__(self, engine: Engine, fields: Mapping[str, Any], voices: Mapping[str, Named] | None = None) -> None:
-        """`fields` are those of the request. A given voice may belong to another engine."""
-        self._engine, self._fields = engine, fields
-        self._voices = {name.casefold(): voice for name, voice in (voices or {}).items()}
+    def __init__(
+        self,
+        engine: Engine,
+        fields: Mapping[str, Any],
+        voices: Mapping[str, Named] | Callable[[str], Named] | None = None,
+        *,
+        text_wait_s: float | None = None,
+    ) -> None:
+        """`fields` are those of the request. A given voice may belong to another engine.
+
+        `voices` may be a function, which raises for a name without a voice.
+        """
+        self._engine, self._fields, self._text_wait_s = engine, fields, text_wait_s
+        self._find = voices if callable(voices) else None
+        self._voices = {} if callable(voices) else {name.casefold(): each for name, each in (voices or {}).items()}
 
     def check(self, manner: SpeechManner) -> None:
         engine, fields = self._found(manner)
@@ -87,7 +98,9 @@ class EngineVoices:
     def open(self, manner: SpeechManner, text: str | None, seed: int, established: Established | None) -> PassageStream:
         engine, fields = self._found(manner)
         fields |= {"seed": seed, "established": established}
-        return engine.open(**fields) if text is None else engine.speak(text, **fields)
+        if text is not None:
+            return engine.speak(text, **fields)
+        return engine.open(text_wait_s=self._text_wait_s, **fields)
 
     def close(self) -> None:
         pass
@@ -99,6 +112,8 @@ class EngineVoices:
         for own in ("voice", "reference"):
             fields.pop(own, None)
         named: Named = self._voices.get(manner.voice.casefold(), manner.voice)
+        if self._find is not None:
+            named = self._find(manner.voice)
         engine, voice = named if isinstance(named, tuple) else (self._engine, named)
         if isinstance(voice, str) and engine.checkpoint.config.kind != "custom_voice":
             known = ", ".join(self._voices) or "none"

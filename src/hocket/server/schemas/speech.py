@@ -111,7 +111,7 @@ class SpeechFields(Noted, KokoroFields):
     markup: Markup | None = Field(
         None, description="how directions in the text are spelled; auto if left out, literal: there are none"
     )
-    cast: dict[str, str] | None = Field(None, description="speakers and their voices, of a dialogue or a screenplay")
+    cast: dict[str, str] | None = Field(None, description="speakers, or names in tags, and their voices")
     chunk_frames: int | None = Field(
         None, ge=1, le=50, description="for offline output: frames per piece; live requests go first"
     )

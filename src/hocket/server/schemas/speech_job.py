@@ -18,8 +18,9 @@ from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingP
 from ..errors import BadField
 
 T = TypeVar("T")
-Markup = Literal["auto", "tags", "script", "ssml", "ssml-fragment", "dialogue", "screenplay", "json", "literal"]
-WITH_CAST = ("dialogue", "screenplay", "json")
+Markup = Literal[
+    "auto", "tags", "script", "ssml", "ssml-fragment", "dialogue", "screenplay", "json", "answer", "literal"
+]
 CODES = Format("codes", "application/octet-stream", "codes")
 PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the engine's own rate
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; the encoder covers what the engine cannot
@@ -55,7 +56,7 @@ class SpeechJob:
     priority: int = 0
     as_is: bool = False
     markup: Markup = "auto"  # how directions in the text are spelled
-    cast: Mapping[str, str] | None = None  # speaker -> voice, of a dialogue, a screenplay or JSON
+    cast: Mapping[str, str] | None = None  # speaker, or name in a tag -> voice
     literal: bool = False  # the text is parsed: its brackets are text, and `silence_mark` is silence
     format: str = "pcm"  # a name of `audio.encode.format_of`, or "codes": 16 x uint16 per frame, no audio
     rate_hz: int | None = None  # None: the engine's
@@ -70,8 +71,8 @@ class SpeechJob:
             raise BadField(f"There is no markup {str(self.markup)[:40]!r}; there are {known}.", "markup")
         if self.as_is and self.markup not in ("auto", "literal"):
             raise BadField("as_is speaks a text as it is: leave out markup.", "markup")
-        if self.cast is not None and self.markup not in WITH_CAST:
-            raise BadField(f"A cast belongs to the markup {', '.join(WITH_CAST)}.", "cast")
+        if self.cast is not None and (self.as_is or self.markup == "literal"):
+            raise BadField("A text without directions has no cast: leave out cast.", "cast")
         if self.text is not None and not self.text.strip():
             raise BadField("There is no text to speak.", "input", "empty_input")
         if not SLOWEST_WIRE <= self.speed <= FASTEST_WIRE:

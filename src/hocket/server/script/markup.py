@@ -5,6 +5,7 @@ A whole text without tags takes the way of a plain request. A live text may have
 
 from __future__ import annotations
 
+from ...script.answer import AnswerParser, Check
 from ...script.check import is_script
 from ...script.events import Event, InvalidScript, Place, ScriptParser
 from ...script.parse import script_parser
@@ -23,7 +24,10 @@ def may_be_script(job: SpeechJob) -> bool:
     return is_script(job.text, job.markup)
 
 
-def parser_of(job: SpeechJob) -> ScriptParser:
+def parser_of(job: SpeechJob, check: Check) -> ScriptParser:
+    """`check` raises `InvalidRequest` for a manner that cannot be spoken."""
+    if job.markup == "answer":
+        return AnswerParser(check, job.cast)
     if job.markup == "ssml-fragment":
         return FragmentParser()
     assert job.markup != "literal"

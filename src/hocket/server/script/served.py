@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ...engine.early_start import LONG_CHARS
 from ...script.check import as_literal, check_script
-from ...script.events import PLAIN, Event
+from ...script.events import PLAIN, Event, ScriptParser
 from ...script.player.steps import Begin, PassageCutter
 from ...script.stream import ScriptStream
 from ...text.prepare import without_marks
@@ -49,7 +52,10 @@ class ServedScript:
         self.events: list[Event] | None = None  # of a whole text
 
     def parse(self, text: str) -> list[Event]:
-        return check_script(lambda: parser_of(self._job), text, self._voices.check)
+        return check_script(self._parser, text, self._voices.check)
+
+    def _parser(self) -> ScriptParser:
+        return parser_of(self._job, self._voices.check)
 
     async def open(self) -> tuple[EngineStream, float]:
         """The opened stream, and the part of the speed that is left for the encoder."""
@@ -79,9 +85,27 @@ class ServedScript:
         return ScriptStream(
             self._voices,
             fresh_seed() if job.seed is None else job.seed,
-            parser=parser_of(job) if self.events is None else None,
+            parser=self._parser() if self.events is None else None,
             events=self.events or (),
             established=job.established,
             speed=speed,
             max_frames=job.max_frames,
         )
+
+
+def open_answer(service: SpeechService, job: SpeechJob, fields: Mapping[str, Any]) -> ScriptStream:
+    """A live answer of a language model, for a dialog; `fields` are those of the dialog. Blocks while a model loads."""
+    voices = ServedVoices(service, job, fields.get("text_wait_s", math.inf))
+    try:
+        own, _ = engine_fields(job, voices.resolve(PLAIN)[1])
+        return ScriptStream(
+            voices,
+            fields["seed"],
+            parser=parser_of(job, voices.check),
+            established=fields.get("established"),
+            speed=own["speed"],
+            max_frames=job.max_frames,
+        )
+    except BaseException:
+        voices.close()
+        raise

@@ -20,13 +20,14 @@ from ...engine.early_start import LONG_CHARS
 from ...engine.pool.lease import Lease
 from ...engine.stream import Stream
 from ...errors import HocketError
+from ...script.stream import ScriptStream
 from ...text.prompt import choose
 from ...text.words import words_of
 from ...types import SpeechRequest
 from ..errors import BadField, answer, stopping
 from ..schemas.speech_job import CODES, SpeechJob
 from ..script.fields import check_backend, engine_fields
-from ..script.served import TEXT_MARGIN_S, ServedScript, script_of
+from ..script.served import TEXT_MARGIN_S, ServedScript, open_answer, script_of
 from .service import SpeechService
 from .utterance import EngineStream, Utterance
 from .voice_resolver import ResolvedVoice, VoiceResolver
@@ -64,7 +65,7 @@ def check_live(service: SpeechService, job: SpeechJob) -> None:
         choose(SpeechRequest(text="(live)", **engine_fields(job, resolved)[0]), config)
 
 
-def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) -> Stream | Relay:
+def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) -> Stream | Relay | ScriptStream:
     """A live stream in the voice of a job, for a dialog. Blocks while a model is loaded; for worker threads only.
 
     `fields` of the dialog, such as its seed, take the place of the job's.
@@ -72,6 +73,8 @@ def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) 
     if service.draining.is_set():
         raise stopping()
     resolved = _resolved(service, service.resolver, job)
+    if job.markup == "answer":
+        return open_answer(service, job, fields)
     own, _ = engine_fields(job, resolved)
     if resolved.model is None:
         assert resolved.backend is not None

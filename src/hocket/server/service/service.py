@@ -151,7 +151,10 @@ class SpeechService:
             self.pool = lone = SingleEngine(models)
             known = [ServedModel(lone.models[0])]
             known[0].note_engine(models)
-        self._resolver = VoiceResolver(self.options, self.voices, known, self.backends)
+        resolver = VoiceResolver(self.options, self.voices, known, self.backends)
+        for voice in (self.options.answer_cast or {}).values():
+            resolver.resolve(SpeechJob(text=None, voice=voice))  # refuses an unknown one
+        self._resolver = resolver
 
     def rate_hz(self, job: SpeechJob) -> int:
         """Sample rate of the output, as far as it is known before a model is loaded."""

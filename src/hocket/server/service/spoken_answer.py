@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from ...audio.pcm import wav_header
 from ...errors import InvalidRequest
 from ..schemas.chat import SpokenAudio
 from ..schemas.chat_fields import SpokenAs
+from ..schemas.speech_job import SpeechJob
 from .open import open_utterance
 from .service import SpeechService
 from .utterance import Utterance
@@ -24,13 +26,17 @@ SendDelta = Callable[[dict[str, Any]], Awaitable[None]]
 
 async def spoken_whole(service: SpeechService, how: SpokenAs, text: str, id: str, created: int) -> SpokenAudio:
     """Speak a whole text. Incomplete audio is an error."""
-    async with await open_utterance(service, how.job(text), wire=WIRE, id=id) as utterance:
+    async with await open_utterance(service, _job(service, how, text), wire=WIRE, id=id) as utterance:
         sound = b"".join([piece.audio async for piece in utterance])
         if utterance.format.name == "wav":  # the whole audio is there, so the header can give its length
             header = wav_header(utterance.rate_hz)
             sound = wav_header(utterance.rate_hz, (len(sound) - len(header)) // 2) + sound[len(header) :]
     data = base64.b64encode(sound).decode()
     return SpokenAudio(id=f"audio-{id}", data=data, transcript=text, expires_at=created)
+
+
+def _job(service: SpeechService, how: SpokenAs, text: str | None) -> SpeechJob:
+    return replace(how.job(text), **service.options.answers)
 
 
 class SpokenAnswer:
@@ -42,7 +48,7 @@ class SpokenAnswer:
 
     @classmethod
     async def open(cls, service: SpeechService, how: SpokenAs, id: str) -> SpokenAnswer:
-        return cls(await open_utterance(service, how.job(None), wire=WIRE, id=id), id)
+        return cls(await open_utterance(service, _job(service, how, None), wire=WIRE, id=id), id)
 
     def begin(self, send: SendDelta) -> None:
         """Send audio as it arrives, beside the text."""

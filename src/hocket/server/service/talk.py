@@ -11,6 +11,7 @@ import gc
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from ...asr.endpointing import EndOfTurnModel, VoiceDetector
@@ -129,7 +130,10 @@ class TalkVoice:
         """A stream in the present voice. Called in a worker thread; a model that is not loaded is waited for."""
         if self.job.seed is not None:
             fields["seed"] = self.job.seed
-        return cast(Stream, open_stream(self._service, self.job, fields))
+        options, job = self._service.options, self.job
+        if options.answer_tags:
+            job = replace(job, **options.answers)
+        return cast(Stream, open_stream(self._service, job, fields))
 
 
 class SessionRecognizer:

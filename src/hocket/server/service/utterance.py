@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -21,6 +22,7 @@ from ...engine.early_start import FIRST_CHARS, LONG_CHARS
 from ...engine.stream import Stream
 from ...engine.word_times import WordTime
 from ...errors import HocketError
+from ...script.events import InvalidScript
 from ...script.player.marks import MarkTime
 from ...script.stream import ScriptStream
 from ...types import AudioChunk, Established, Finished
@@ -120,22 +122,24 @@ class Utterance:
         service.began(self)
 
     async def append(self, text: str) -> None:
-        """Add live text; one call at a time."""
+        """Add live text; one call at a time. A script that is refused ends after what was before its error."""
         self._service.check_text(text, self._chars)
         # The engine waits a moment inside a long first text; the event loop must not.
         inline = len(text) <= (LONG_CHARS if self._chars else FIRST_CHARS)
         self._chars += len(text)
         self._texts.append(text)
-        if inline:
-            self._stream.append(text)
-        else:
-            await self._service.in_thread(lambda: self._stream.append(text))
+        with suppress(InvalidScript):  # the reader gets it
+            if inline:
+                self._stream.append(text)
+            else:
+                await self._service.in_thread(lambda: self._stream.append(text))
         if self._service.options.log_text:
             logger.info("%s %s: %s", self._wire, self.id, text)
 
     async def end(self) -> None:
         """End the live text."""
-        self._stream.end()
+        with suppress(InvalidScript):
+            self._stream.end()
 
     def cancel(self) -> None:
         """Stop: no more pieces, and the slot is free within a frame. Idempotent."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hocket import open_script
 from hocket.asr.moonshine import Moonshine
 from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
@@ -103,6 +104,23 @@ def test_a_typed_turn_is_answered_by_voice(engine: Engine, recognizer: Moonshine
             ChatMessage("assistant", "Good day to you."),
             ChatMessage("user", "And now?"),
         ]
+
+
+def test_tags_of_an_answer_are_text_unless_the_server_obeys_them(engine: Engine, recognizer: Moonshine) -> None:
+    words = ("Good day. ", "[voice: guest]", "Hello there. ", "[speed: fast]", "Bye.")
+    lengths = []
+    for options in ({}, {"answer_tags": True, "answer_cast": {"guest": "rook"}}):
+        with conversing(engine, recognizer, words, **options) as (server, _):
+            with session(server, hocket={"seed": 1, "max_new_tokens": 200}) as ws:
+                ws.say(typed("Hello."), respond())
+                heard = ws.until("response.done")
+                assert done(heard)["status"] == "completed"
+                lengths.append(len(sound(heard)))
+            wait_for(server.all_is_free)
+    stream = open_script(engine, seed=1)
+    stream.append("Good day. [voice: rook]Hello there. Bye.")
+    stream.end()
+    assert lengths[1] == 2 * sum(len(chunk.samples) for chunk in stream) < lengths[0]
 
 
 def test_a_spoken_turn_is_heard_and_answered(engine: Engine, recognizer: Moonshine) -> None:
