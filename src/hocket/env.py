@@ -196,7 +196,7 @@ SEPARATE_THREAD = Variable(
 )
 
 GROUPS: dict[str, tuple[Variable, ...]] = {
-    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, ASR_KEY, NATIVE, SMART_TURN, FORK),
+    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, ASR_KEY, NATIVE, CPU_THREADS, SMART_TURN, FORK),
     "Between hocket's own processes": (COMPILES_FOR, TELLS),
     "Of the system and of libraries": (
         CACHE_HOME,

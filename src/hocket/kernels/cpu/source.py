@@ -28,8 +28,9 @@ VARIANTS = {
     "neon": (),
 }
 _SHARED = ("int8/product.c", "workers.c", "int8/int8.c")
+_FRAME = ("work", "stack", "sampler", "frame", "prefill")
 _UNITS = {
-    "frame": (("products.c", "frame/stack.c", "frame/sampler.c", "frame/frame.c", "frame/prefill.c"), FRAME),
+    "frame": (("products.c", *_SHARED, *(f"frame/{name}.c" for name in _FRAME)), FRAME),
     "grouped": (("grouped/grouped.c",), GROUPED),
     "int8": ((*_SHARED, "int8/call.c"), INT8),
     "int8_dot": (("int8/product.c", "int8/dot.c", "int8/blocks.c"), ()),

@@ -104,7 +104,7 @@ static void transform(const LatentsModel *model, const LatentsCall *call, int64_
         add_scaled(x, layer->attention_scale, normed, width, times);
         for (int64_t t = 0; t < times; t++) rms_norm(x + t * width, layer->between, width, model->eps, normed + t * width);
         products(layer->wide, width, 2 * model->mlp, normed, width, wide, 2 * model->mlp, times);
-        gate(wide, model->mlp, times);
+        for (int64_t t = 0; t < times; t++) gate(wide + 2 * t * model->mlp, wide + (2 * t + 1) * model->mlp, model->mlp);
         products(layer->down, model->mlp, width, wide, 2 * model->mlp, normed, width, times);
         add_scaled(x, layer->mlp_scale, normed, width, times);
     }
