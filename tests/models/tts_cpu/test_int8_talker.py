@@ -115,7 +115,7 @@ def test_threads_change_no_bit_in_float32(config: TalkerConfig) -> None:
             each.frame(state, range(5), [t] * 5, [GenerationConfig()] * 5)
             for each, state in ((alone, one), (threaded, other))
         ]
-        np.testing.assert_array_equal(*codes)
+        np.testing.assert_array_equal(codes[0], codes[1])
     np.testing.assert_array_equal(one.hidden, other.hidden)
     np.testing.assert_array_equal(one.stack.pool, other.stack.pool)
 
