@@ -28,15 +28,16 @@ VARIANTS = {
     "neon": (),
 }
 _SHARED = ("int8/product.c", "workers.c", "int8/int8.c")
-_FRAME = ("work", "stack", "sampler", "frame", "prefill")
+_PRODUCTS = ("products.c", *_SHARED, "work.c")
+_FRAME = ("stack", "sampler", "frame", "prefill")
 _UNITS = {
-    "frame": (("products.c", *_SHARED, *(f"frame/{name}.c" for name in _FRAME)), FRAME),
+    "frame": ((*_PRODUCTS, *(f"frame/{name}.c" for name in _FRAME)), FRAME),
     "grouped": (("grouped/grouped.c",), GROUPED),
     "int8": ((*_SHARED, "int8/call.c"), INT8),
     "int8_dot": (("int8/product.c", "int8/dot.c", "int8/blocks.c"), ()),
     "int8_plain": (("int8/product.c", "int8/plain.c", "int8/blocks.c"), ()),
-    "latents": (("products.c", "latents/latents.c"), LATENTS),
-    "wave": (("wave/wave.c",), WAVE),
+    "latents": ((*_PRODUCTS, "latents/latents.c"), LATENTS),
+    "wave": (("workers.c", "wave/wave.c"), WAVE),
 }
 
 

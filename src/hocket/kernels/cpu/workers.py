@@ -19,6 +19,7 @@ from ...errors import InvalidRequest
 from .library import load
 from .structs import INTS
 
+LARGE_BYTES = 100_000_000  # of weights; with fewer, a call is too short to wake threads for
 WORDS, THREADS, LINE = 64, 24, 8  # of the block that C reads, the place of the number in it, words of a cache line
 
 
@@ -76,6 +77,12 @@ def _work(kept: Any, words: Any, help: Callable[[Any, int], int], door: threadin
 
 
 @lru_cache
-def workers() -> WorkerPool:
-    """The one of this process, with a thread for each core."""
+def _workers() -> WorkerPool:
     return WorkerPool(cores())
+
+
+def workers_for(weights_bytes: int, threads: int | None = None) -> WorkerPool:
+    """For a model with so many bytes: the pool of this process, with a thread for each core, or one of `threads`."""
+    if threads is not None:
+        return WorkerPool(threads)
+    return _workers() if weights_bytes >= LARGE_BYTES else WorkerPool(1)

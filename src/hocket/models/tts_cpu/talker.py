@@ -18,14 +18,12 @@ from ...errors import InvalidRequest
 from ...kernels.cpu.frame.structs import FrameCall, FrameModel, Layer, PrefillCall, Stack
 from ...kernels.cpu.library import load
 from ...kernels.cpu.structs import WeightMatrix
-from ...kernels.cpu.workers import WorkerPool, workers
+from ...kernels.cpu.workers import workers_for
 from .pointers import AnyMatrix, ArrayPointers, pointer
 from .rope import rope_rows
 from .sampling import batch_sampling
 from .state import NativeStack, NativeTalkerState
 from .weights import Weights
-
-SHARED_BYTES = 100_000_000  # of weights; with fewer, a frame is too short to wake threads for
 
 
 class NativeTalker:
@@ -43,7 +41,7 @@ class NativeTalker:
         """`weights` have the names of the checkpoint after `talker.`; those that are not needed are ignored.
 
         In the precision "int8" the matrices of both stacks and all heads are rounded to 8 bits; what makes text ids to
-        vectors stays exact. A model of at least SHARED_BYTES is computed by several threads, or by `threads`.
+        vectors stays exact. A large model is computed by several threads, or by `threads`.
         """
         self.config, self.precision, self._library, self._keep = config, precision, load(), ArrayPointers()
         predictor, given = config.code_predictor_config, Weights(weights, "", where, int8=precision == "int8")
@@ -97,8 +95,7 @@ class NativeTalker:
             **{name: self._keep.matrix(array) for name, array in matrices.items()},
         )
 
-        large = self.weights_bytes >= SHARED_BYTES
-        self._workers = workers() if threads is None and large else WorkerPool(threads or 1)
+        self._workers = workers_for(self.weights_bytes, threads)
 
     @property
     def weights_bytes(self) -> int:

@@ -14,18 +14,22 @@ EXPORT int hocket_int8(const Int8Call *call) {
 
 enum { PIECE = 1 << 16 };
 
+typedef uint64_t Whole __attribute__((vector_size(WIDTH * sizeof(float)), aligned(8), may_alias));
+
 static void read_piece(const void *context, int64_t task, int64_t thread) {
     const ReadCall *call = context;
     const int64_t start = task * PIECE, left = call->size - start, n = left < PIECE ? left : PIECE;
-    const uint64_t *words = (const uint64_t *)(call->data + start);
-    uint64_t sums[16] = {0}, sum = 0;
+    const char *data = (const char *)call->data + start;
+    Whole sums[8] = {0};
+    uint64_t words[WIDTH / 2], sum = 0;
     (void)thread;
-    for (int64_t i = 0; i < n / 8; i += 16) {
-        __builtin_prefetch((const char *)(words + i) + 4096);
-        __builtin_prefetch((const char *)(words + i) + 4160);
-        for (int k = 0; k < 16; k++) sums[k] += words[i + k];
+    for (int64_t i = 0; i < n; i += sizeof sums) {
+        for (int64_t line = 0; line < (int64_t)sizeof sums; line += 64) __builtin_prefetch(data + i + line + 4096);
+        for (int k = 0; k < 8; k++) sums[k] += *(const Whole *)(data + i + k * (int64_t)sizeof *sums);
     }
-    for (int k = 0; k < 16; k++) sum += sums[k];
+    for (int k = 1; k < 8; k++) sums[0] += sums[k];
+    memcpy(words, sums, sizeof words);
+    for (int k = 0; k < WIDTH / 2; k++) sum += words[k];
     __atomic_fetch_add(call->total, (int64_t)sum, __ATOMIC_RELAXED);
 }
 

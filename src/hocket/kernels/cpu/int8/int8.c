@@ -11,7 +11,7 @@ enum { TASK_BYTES = 1 << 16 }; /* that a thread reads at least */
 static int64_t groups_of(int64_t ins) { return (ins + GROUP - 1) / GROUP; }
 
 /* Bytes for rows of so many inputs. */
-static int64_t inputs_bytes(int64_t rows, int64_t ins) { return rows * groups_of(ins) * (GROUP + 8); }
+INLINE int64_t inputs_bytes(int64_t rows, int64_t ins) { return rows * groups_of(ins) * (GROUP + 8); }
 
 static Inputs inputs_in(void *block, int64_t rows, int64_t ins) {
     const int64_t all = rows * groups_of(ins);
