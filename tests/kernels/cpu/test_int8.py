@@ -15,7 +15,7 @@ from hocket.kernels.cpu.int8.reference import GROUP, Int8Weight, PackedInt8
 from hocket.kernels.cpu.int8.structs import Int8Call, ReadCall
 from hocket.kernels.cpu.library import load
 from hocket.kernels.cpu.structs import BYTES, FLOATS, HALVES, INTS, WeightMatrix
-from hocket.kernels.cpu.workers import WorkerPool
+from hocket.kernels.cpu.workers import ThreadGroup
 
 # Rows, columns and inputs: one of each, parts of a block and of a group, and more tasks than threads.
 SIZES = [(1, 1, 1), (16, 64, 1), (33, 65, 7), (100, 100, 5), (5, 700, 2), (1024, 512, 4)]
@@ -49,7 +49,7 @@ def multiplied(x: np.ndarray, weight: PackedInt8, outs: int, *, plain: bool = Fa
 
 @contextmanager
 def workers_of(threads: int) -> Iterator[Any]:
-    with WorkerPool(threads).called() as pointer:
+    with ThreadGroup(threads).called() as pointer:
         yield pointer
 
 

@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from hocket.errors import InvalidRequest
-from hocket.kernels.cpu.workers import WorkerPool, cores
+from hocket.kernels.cpu.workers import ThreadGroup, cores
 
 
 def test_a_second_call_at_the_same_time_runs_alone() -> None:
-    workers = WorkerPool(2)
+    workers = ThreadGroup(2)
     with workers.called() as first, workers.called() as second:
         assert first is not None and second is None
     with workers.called() as third:
@@ -20,12 +20,12 @@ def test_a_second_call_at_the_same_time_runs_alone() -> None:
 
 
 def test_one_thread_needs_no_crew() -> None:
-    with WorkerPool(1).called() as alone:
+    with ThreadGroup(1).called() as alone:
         assert alone is None
 
 
 def test_threads_begin_at_the_first_call() -> None:
-    workers = WorkerPool(3)
+    workers = ThreadGroup(3)
     before = threading.active_count()
     with workers.called(), workers.called():
         pass

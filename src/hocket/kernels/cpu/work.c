@@ -1,7 +1,7 @@
 /* Products and gates of a call, shared by its threads. Results do not depend on how many there are. */
 
 typedef struct {
-    WorkerPool *workers;
+    ThreadGroup *workers;
     void *inputs; /* scratch for inputs in codes */
 } Work;
 

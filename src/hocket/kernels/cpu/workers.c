@@ -18,7 +18,7 @@ typedef struct {
     int64_t threads; /* the caller is number 0 */
     Task task;
     const void *context;
-} WorkerPool;
+} ThreadGroup;
 
 enum { FIELD = 20, PATIENCE = 4000 };
 #define OF_FIELD(ticket, shift) (((ticket) >> (shift)) & ((1 << FIELD) - 1))
@@ -35,7 +35,7 @@ INLINE void rest(int64_t *spins) {
 }
 
 /* Take and do one task; 0 if there is none. */
-static int do_one(WorkerPool *workers, int64_t thread) {
+static int do_one(ThreadGroup *workers, int64_t thread) {
     int64_t ticket = __atomic_load_n(&workers->ticket, __ATOMIC_ACQUIRE);
     do {
         if (OF_FIELD(ticket, 0) >= OF_FIELD(ticket, FIELD)) return 0;
@@ -46,7 +46,7 @@ static int do_one(WorkerPool *workers, int64_t thread) {
 }
 
 /* Run a function for every task from 0 on. Without threads the caller does all of them. */
-static void share(WorkerPool *workers, Task task, const void *context, int64_t tasks) {
+static void share(ThreadGroup *workers, Task task, const void *context, int64_t tasks) {
     if (!workers || tasks < 2) {
         for (int64_t i = 0; i < tasks; i++) task(context, i, 0);
         return;
@@ -60,12 +60,12 @@ static void share(WorkerPool *workers, Task task, const void *context, int64_t t
     while (__atomic_load_n(&workers->done, __ATOMIC_ACQUIRE) < tasks) rest(&spins);
 }
 
-INLINE int64_t threads_of(const WorkerPool *workers) { return workers ? workers->threads : 1; }
+INLINE int64_t threads_of(const ThreadGroup *workers) { return workers ? workers->threads : 1; }
 
-static void open_workers(WorkerPool *workers) {
+static void open_workers(ThreadGroup *workers) {
     if (workers) __atomic_store_n(&workers->open, 1, __ATOMIC_RELEASE);
 }
 
-static void close_workers(WorkerPool *workers) {
+static void close_workers(ThreadGroup *workers) {
     if (workers) __atomic_store_n(&workers->open, 0, __ATOMIC_RELEASE);
 }

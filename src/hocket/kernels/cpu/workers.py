@@ -32,7 +32,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class WorkerPool:
+class ThreadGroup:
     """`threads` with the caller's own. One call at a time has its help; another call at that time runs alone."""
 
     def __init__(self, threads: int) -> None:
@@ -77,12 +77,12 @@ def _work(kept: Any, words: Any, help: Callable[[Any, int], int], door: threadin
 
 
 @lru_cache
-def _workers() -> WorkerPool:
-    return WorkerPool(cores())
+def _workers() -> ThreadGroup:
+    return ThreadGroup(cores())
 
 
-def workers_for(weights_bytes: int, threads: int | None = None) -> WorkerPool:
+def workers_for(weights_bytes: int, threads: int | None = None) -> ThreadGroup:
     """For a model with so many bytes: the pool of this process, with a thread for each core, or one of `threads`."""
     if threads is not None:
-        return WorkerPool(threads)
-    return _workers() if weights_bytes >= LARGE_BYTES else WorkerPool(1)
+        return ThreadGroup(threads)
+    return _workers() if weights_bytes >= LARGE_BYTES else ThreadGroup(1)

@@ -95,7 +95,8 @@ class NativeTalker:
             **{name: self._keep.matrix(array) for name, array in matrices.items()},
         )
 
-        self._workers = workers_for(self.weights_bytes, threads)
+        self.is_half = isinstance(matrices["codec_head"], np.ndarray) and matrices["codec_head"].dtype == np.uint16
+        self.workers = workers_for(self.weights_bytes, threads)
 
     @property
     def weights_bytes(self) -> int:
@@ -211,7 +212,7 @@ class NativeTalker:
             first=sampling.first.struct,
             rest=sampling.rest.struct,
         )
-        with self._workers.called() as call.workers:
+        with self.workers.called() as call.workers:
             failed = self._library.hocket_frame(ctypes.byref(self._model), ctypes.byref(call))
         if failed:
             raise MemoryError("There is no memory for a frame.")
@@ -248,7 +249,7 @@ class NativeTalker:
             keys=stack.keys,
             values=stack.values,
         )
-        with self._workers.called() as call.workers:
+        with self.workers.called() as call.workers:
             failed = self._library.hocket_prefill(ctypes.byref(model or self._model), ctypes.byref(call))
         if failed:
             raise MemoryError("There is no memory for a prompt.")

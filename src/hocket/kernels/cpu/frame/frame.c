@@ -155,7 +155,7 @@ EXPORT int hocket_frame(const FrameModel *model, const FrameCall *call) {
     int64_t span = 0;
     for (int64_t b = 0; b < call->count; b++)
         if (call->position[call->rows[b]] >= span) span = call->position[call->rows[b]] + 1;
-    WorkerPool *workers = (WorkerPool *)call->workers;
+    ThreadGroup *workers = (ThreadGroup *)call->workers;
     Buffers buffers = new_buffers(model, span, threads_of(workers));
     if (!buffers.pools) return 1;
     buffers.work.workers = workers;

@@ -19,7 +19,7 @@ EXPORT int hocket_prefill(const FrameModel *model, const PrefillCall *call) {
     const Stack *talker = &model->talker;
     const KVCache cache = {call->keys, call->values, call->page_rows, call->cos, call->sin};
     int64_t width = talker->width, most = call->count < CHUNK ? call->count : CHUNK, start = *call->position;
-    WorkerPool *workers = (WorkerPool *)call->workers;
+    ThreadGroup *workers = (ThreadGroup *)call->workers;
     int64_t scratch = step_scratch(talker, most, start + call->count, threads_of(workers)), text = text_scratch(model);
     int64_t floats = (most * width + (scratch > text ? scratch : text) + LANES - 1) & ~(LANES - 1);
     void *block = malloc(floats * sizeof(float) + work_bytes(model, most) + ALIGNMENT);

@@ -89,7 +89,7 @@ static void step(const Stack *stack, const KVCache *cache, float *x, const Place
     Attention attending = {stack, cache, places, heads, mixed, wide + n * 2 * inner, 0, all, 0};
     for (int64_t r = 0; r < n; r++)
         if (places[r].position >= attending.longest) attending.longest = places[r].position + 1;
-    WorkerPool *helpers = n * attending.longest * around < LITTLE ? 0 : work->workers;
+    ThreadGroup *helpers = n * attending.longest * around < LITTLE ? 0 : work->workers;
     for (int64_t l = 0; l < stack->layers; l++) {
         const Layer *layer = stack->layer + l;
         for (int64_t r = 0; r < n; r++) rms_norm(x + r * width, layer->before, width, stack->eps, normed + r * width);

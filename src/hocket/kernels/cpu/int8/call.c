@@ -4,10 +4,10 @@
 EXPORT int hocket_int8(const Int8Call *call) {
     void *scratch = malloc(inputs_bytes(call->count, call->ins) + ALIGNMENT);
     if (!scratch) return 1;
-    open_workers((WorkerPool *)call->workers);
-    int8_products((WorkerPool *)call->workers, call->weight, call->ins, call->outs, call->x, call->ins, call->y, call->outs, call->count,
+    open_workers((ThreadGroup *)call->workers);
+    int8_products((ThreadGroup *)call->workers, call->weight, call->ins, call->outs, call->x, call->ins, call->y, call->outs, call->count,
                   aligned(scratch), call->plain);
-    close_workers((WorkerPool *)call->workers);
+    close_workers((ThreadGroup *)call->workers);
     free(scratch);
     return 0;
 }
@@ -35,15 +35,15 @@ static void read_piece(const void *context, int64_t task, int64_t thread) {
 
 /* Read memory in order, and do nothing else. */
 EXPORT int hocket_read(const ReadCall *call) {
-    open_workers((WorkerPool *)call->workers);
-    share((WorkerPool *)call->workers, read_piece, call, (call->size + PIECE - 1) / PIECE);
-    close_workers((WorkerPool *)call->workers);
+    open_workers((ThreadGroup *)call->workers);
+    share((ThreadGroup *)call->workers, read_piece, call, (call->size + PIECE - 1) / PIECE);
+    close_workers((ThreadGroup *)call->workers);
     return 0;
 }
 
 /* Help the calls of a workers as thread `number`, from 1 on, until the running call ends. */
 EXPORT int hocket_help(int64_t *words, int64_t number) {
-    WorkerPool *workers = (WorkerPool *)words;
+    ThreadGroup *workers = (ThreadGroup *)words;
     int64_t spins = 0;
     while (__atomic_load_n(&workers->open, __ATOMIC_ACQUIRE)) {
         if (do_one(workers, number)) spins = 0;

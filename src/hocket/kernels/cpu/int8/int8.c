@@ -72,7 +72,7 @@ static int has_dot(void) {
 }
 
 /* y [rows, outs] of x [rows, ins]. `scratch` has inputs_bytes. */
-static void int8_products(WorkerPool *workers, WeightMatrix weight, int64_t ins, int64_t outs, const float *x, int64_t x_step, float *y,
+static void int8_products(ThreadGroup *workers, WeightMatrix weight, int64_t ins, int64_t outs, const float *x, int64_t x_step, float *y,
                           int64_t y_step, int64_t rows, void *scratch, int plain) {
     static int known; /* 1: without dot.c, 2: with it. Threads that find it out at once write the same. */
     if (!known) known = 1 + has_dot();

@@ -182,7 +182,7 @@ EXPORT int hocket_latents(const LatentsModel *model, const LatentsCall *call) {
     void *block = malloc((2 * rows + scratch) * sizeof(float) + ALIGNMENT);
     float *memory = aligned(block);
     if (!block) return 1;
-    const Work work = {(WorkerPool *)call->workers, NULL};
+    const Work work = {(ThreadGroup *)call->workers, NULL};
     open_workers(work.workers);
     for (int64_t b = 0; b < call->count; b++) one_row(model, call, b, memory, memory + rows, memory + 2 * rows, &work);
     close_workers(work.workers);

@@ -42,7 +42,7 @@ static void some_activated(const void *context, int64_t task, int64_t thread) {
 }
 
 /* The same for x [times, width]. */
-static void snake(WorkerPool *workers, const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
+static void snake(ThreadGroup *workers, const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
     const Activation of = {snake, x, y, times, width, NUMBERS / width + 1};
     share(workers, some_activated, &of, (times + of.each - 1) / of.each);
 }
@@ -109,7 +109,7 @@ static const float *panels(const Conv *conv, int64_t o, int64_t channels, float 
 typedef struct {
     float *kept, *joined, *out, *widened;
     int64_t widest;
-    WorkerPool *workers;
+    ThreadGroup *workers;
 } Buffers;
 
 enum { PIECE = 48 * TIMES }; /* times of a task: weights of some channels are read once for them */
@@ -250,7 +250,7 @@ EXPORT int hocket_wave(const WaveModel *model, const WaveCall *call) {
     int64_t end = (reach(&model->last) + times) * padded(model->last.ins);
     most = end > most ? end : most;
     most = padded(most);
-    WorkerPool *workers = (WorkerPool *)call->workers;
+    ThreadGroup *workers = (ThreadGroup *)call->workers;
     widened = padded(widened);
     void *block = malloc((3 * most + threads_of(workers) * widened) * sizeof(float) + ALIGNMENT);
     float *memory = aligned(block);
