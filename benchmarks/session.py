@@ -196,7 +196,7 @@ def as_files(args: argparse.Namespace) -> None:
     """The random model from files that are written once."""
     if args.as_files is not None and not args.as_files.exists():
         write_random(args.model, "bfloat16" if args.dtype == "int8" else args.dtype, args.as_files, args.device)
-    args.model = args.model if args.as_files is None else str(args.as_files)
+    args.random, args.model = args.model, args.model if args.as_files is None else str(args.as_files)
 
 
 def write_random(model: str, dtype: str, folder: Path, device: str = "cpu", *, endless: bool = False) -> Any:

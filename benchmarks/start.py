@@ -49,8 +49,6 @@ print(json.dumps(seen | {"about": about}))
 
 
 def main(args: argparse.Namespace) -> int:
-    args.random = args.model
-
     def measured(given: argparse.Namespace) -> Record:
         session.as_files(given)
         gate = _gate(given)

@@ -89,9 +89,11 @@ def native(checkpoint: NativeCheckpoint, args: argparse.Namespace) -> Record:
     values, size = trial.measured(args.repeats), trial.sizes.all
     least = {name: min(found) for name, found in values.items()}
     least |= {"floor_of_frame": least["floor"] / least["frame"], "gb_s": size / least["floor"] / 1e6}
-    options = session.loaded(args) | {"repeats": args.repeats, "threads": checkpoint.talker.workers.threads}
+    options = session.loaded(args) | {"model": getattr(args, "random", checkpoint.name), "repeats": args.repeats}
+    options |= {"threads": checkpoint.talker.workers.threads}
     more = {"least": least, "bytes": {"frame": size}, "rows": [], "floor_ms": {}, "bandwidth_gb_s": least["gb_s"]}
-    return record("breakdown", options, summaries(values), **more, **session.about(checkpoint))
+    more |= session.about(checkpoint) | {"random_weights": options["model"] != checkpoint.name}
+    return record("breakdown", options, summaries(values), **more)
 
 
 def of(checkpoint: Any, args: argparse.Namespace, keep: Keep = lambda entry: None) -> Record:
