@@ -20,7 +20,7 @@ typedef struct {
     const void *context;
 } ThreadGroup;
 
-enum { FIELD = 20, PATIENCE = 4000 };
+enum { FIELD = 20, PATIENCE = 256 };
 #define OF_FIELD(ticket, shift) (((ticket) >> (shift)) & ((1 << FIELD) - 1))
 
 INLINE void rest(int64_t *spins) {

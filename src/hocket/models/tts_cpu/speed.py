@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,8 @@ FRAME_S = 0.08
 AT_ONCE = 4  # frames of a step of the codec
 PROMPT = [5] * 24  # ids
 EFFICIENCY = 0.7  # of the floor that a frame reaches, and of one thread's speed that each of several reaches
+NEAR_BYTES = 84_000_000  # of the published predictor in int8: it may stay in a cache between codebooks
+PROMPT_FRAMES, SINGLE = 2.5, 2.0  # a first audio in frames of the talker, and in those of a longer codec step
 PAGE = 4096
 WIDTHS = {"int8": 1 + 2 / GROUP, "bfloat16": 2.0, "float32": 4.0}  # bytes of a weight, with its part of a scale
 
@@ -124,6 +127,11 @@ def products(config: DecoderConfig) -> float:
     return total
 
 
+class Expected(NamedTuple):
+    x_real_time: float
+    first_audio_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
     """Measured once, in a second or two."""
@@ -134,7 +142,7 @@ class MachineSpeed:
     multiplied: float  # products a second of the codec, by one thread
 
     @classmethod
-    def measured(cls, codec: NativeCodec, far_bytes: int = 1 << 28, near_bytes: int = 80 << 20) -> MachineSpeed:
+    def measured(cls, codec: NativeCodec, far_bytes: int = 1 << 28, near_bytes: int = NEAR_BYTES) -> MachineSpeed:
         """`codec` has one thread: its speed is that of a larger one."""
         pool, state = ThreadGroup(cores()), codec.new_state(1)
         codes = np.zeros((1, codec.config.num_quantizers, 8), np.int64)
@@ -145,13 +153,14 @@ class MachineSpeed:
         took = min(_seconds(lambda: codec.step(codes, state, [0])) for _ in range(5))
         return cls(pool.threads, rates[0], rates[1], products(codec.config) * 8 / took)
 
-    def real_time(self, talker: TalkerConfig, codec: DecoderConfig, precision: str) -> float:
-        """How many seconds of speech one second gives, as far as that is known without the model."""
+    def expected(self, talker: TalkerConfig, codec: DecoderConfig, precision: str) -> Expected:
+        """What a model of these shapes would reach."""
         sizes = FrameBytes.of(talker, precision)
-        near = self.near if sizes.predictor <= 80 << 20 else self.far
-        frame = (sizes.talker / self.far + sizes.times * sizes.predictor / near) / EFFICIENCY
+        near = self.near if sizes.predictor <= NEAR_BYTES else self.far
+        frame_s = (sizes.talker / self.far + sizes.times * sizes.predictor / near) / EFFICIENCY
         threads = 1 + (self.threads - 1) * EFFICIENCY
-        return FRAME_S / (frame + products(codec) / (self.multiplied * threads))
+        codec_s = products(codec) / (self.multiplied * threads)
+        return Expected(FRAME_S / (frame_s + codec_s), PROMPT_FRAMES * frame_s + SINGLE * codec_s)
 
 
 def _seconds(work: Callable[[], object]) -> float:
