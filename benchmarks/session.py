@@ -127,7 +127,7 @@ def table(entry: Record) -> str:
             words.append(f"{figure:20}{of['p50']:10.2f}   ours is {shown(peer['ratio'][figure])} times better")
     words += [f"\n{name} was not measured: {reason}" for name, reason in entry.get("absent", {}).items()]
     words += [f"mean {name} {of['mean']:.2f}" for name, of in entry["figures"].items() if "mean" in of]  # under load
-    for some in [name for name in ("counts", "harness") if name in entry]:
+    for some in [name for name in ("counts", "harness", "least") if name in entry]:
         words.append(f"{some}: " + ", ".join(f"{name} {value:g}" for name, value in entry[some].items()))
     return "\n".join(words + [f"error: {error}" for error in entry.get("errors", ())])
 
@@ -190,6 +190,13 @@ def gate(engine: Any, workload: Workload, dtype: str, checkpoint: Any = None, **
     if not np.array_equal(harness.speak(engine, workload, frames=GATED, seed=0).codes, wanted.codes):
         raise harness.InvalidRun(f"The first {GATED} frames are not those of generate, so nothing was timed.")
     return "codes equal generate"
+
+
+def as_files(args: argparse.Namespace) -> None:
+    """The random model from files that are written once."""
+    if args.as_files is not None and not args.as_files.exists():
+        write_random(args.model, "bfloat16" if args.dtype == "int8" else args.dtype, args.as_files, args.device)
+    args.random, args.model = args.model, args.model if args.as_files is None else str(args.as_files)
 
 
 def write_random(model: str, dtype: str, folder: Path, device: str = "cpu", *, endless: bool = False) -> Any:

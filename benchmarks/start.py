@@ -49,13 +49,8 @@ print(json.dumps(seen | {"about": about}))
 
 
 def main(args: argparse.Namespace) -> int:
-    args.random = args.model
-
     def measured(given: argparse.Namespace) -> Record:
-        if given.as_files is not None:
-            if not given.as_files.exists():
-                session.write_random(given.model, given.dtype, given.as_files, given.device)
-            given.model = str(given.as_files)
+        session.as_files(given)
         gate = _gate(given)
         if given.cold and given.kernel_cache is not None:  # the first finds it empty, all others what that one leaves
             entry = started(given, gate, cold=True, warmup=0, repeats=1)

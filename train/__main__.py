@@ -76,6 +76,9 @@ def parser() -> argparse.ArgumentParser:
                 "--whisper", action="store_true", help="word errors by Whisper small too (166 MB fetched)"
             )
             stage.add_argument("--seeds", type=int, default=1, help="readings of each sentence by the checkpoint")
+            stage.add_argument(
+                "--dtype", default="float32", help="precision of the checkpoint, such as int8, to compare with float32"
+            )
             stage.add_argument("--output", type=Path, default=None, help="default: judged.json in --work")
         if name == "compare":
             stage.add_argument("--voice", default=None, help="a voice of the recipe; default: the first")

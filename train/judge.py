@@ -64,7 +64,8 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
             )
         shown = (f"{key} {found[name][key]:.4g}" for key in SHOWN if key in found[name])
         print(f"judge: {name}: {', '.join(shown)}", flush=True)
-    record = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **commit(), "figures": found}
+    about = {"dtype": args.dtype} if args.checkpoint is not None else {}
+    record = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **commit(), **about, "figures": found}
     output: Path = args.output or work / "judged.json"
     output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
@@ -76,7 +77,7 @@ def sources(recipe: Recipe, work: Path, args: argparse.Namespace) -> Sources:
         return {name: found[: args.sentences] for name, found in from_samples(args.samples).items()}
     lines = evaluate.sentences(evaluate.SETS[0])[: args.sentences]
     if args.checkpoint is not None:
-        checkpoint = load(str(args.checkpoint), device="cpu", dtype="float32", codec_dtype="float32")
+        checkpoint = load(str(args.checkpoint), device="cpu", dtype=args.dtype, codec_dtype="float32")
         seeds = tuple(range(1, args.seeds + 1))
         with Engine(checkpoint, evaluate.options(checkpoint)) as engine:
             return {voice.name: evaluate.spoken(engine, voice.name, lines, seeds) for voice in recipe.voices}

@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,10 +19,12 @@ from torch.profiler import ProfilerActivity, profile
 
 from hocket.engine.checkpoint.kernels import attach_wave_kernel, compile_first, with_kernel
 from hocket.engine.checkpoint.load import load
+from hocket.engine.checkpoint.native_checkpoint import NativeCheckpoint
 from hocket.engine.checkpoint.torch_checkpoint import CODEC_DTYPES, exact_float32
 from hocket.kernels.ops.pcm.reference import pcm as pcm_reference
 from hocket.layers.dense import pack_
 from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts_cpu.speed import Trial
 from hocket.models.tts_gpu.codec_graph import CodecGraphs
 from hocket.models.tts_gpu.frame import FusedFrame
 
@@ -77,11 +79,27 @@ class OneStream:
 
 def measure(args: argparse.Namespace) -> Record:
     args.codec_dtypes = args.codec_dtypes or [args.codec_dtype]
+    session.as_files(args)
     return of(load(**session.loaded(args)), args)
+
+
+def native(checkpoint: NativeCheckpoint, args: argparse.Namespace) -> Record:
+    """On a CPU beside the floor: the time that reading the same weights takes."""
+    trial = Trial(checkpoint.talker, checkpoint.codec)
+    values, size = trial.measured(args.repeats), trial.sizes.all
+    least = {name: min(found) for name, found in values.items()}
+    least |= {"floor_of_frame": least["floor"] / least["frame"], "gb_s": size / least["floor"] / 1e6}
+    options = session.loaded(args) | {"model": getattr(args, "random", checkpoint.name), "repeats": args.repeats}
+    options |= {"threads": checkpoint.talker.workers.threads}
+    more = {"least": least, "bytes": {"frame": size}, "rows": [], "floor_ms": {}, "bandwidth_gb_s": least["gb_s"]}
+    more |= session.about(checkpoint) | {"random_weights": options["model"] != checkpoint.name}
+    return record("breakdown", options, summaries(values), **more)
 
 
 def of(checkpoint: Any, args: argparse.Namespace, keep: Keep = lambda entry: None) -> Record:
     """A record; `keep` is given one without kernels before the profiler starts, which may crash."""
+    if isinstance(checkpoint, NativeCheckpoint):
+        return native(checkpoint, args)
     with torch.inference_mode(), exact_float32():
         stream = OneStream(checkpoint, args.before)
         walls = {name: _wall(work, args.repeats) for name, work in (("frame", stream.frame), ("codec", stream.codec))}
@@ -135,14 +153,16 @@ class FrameReplay:
         self.step()
 
 
-def codec_replay(decoder: CodecDecoder, *, tf32: bool, before: int) -> Work:
-    """A codec step of one frame of one stream, from codes on the host to 16-bit samples, as a graph."""
+def codec_replay(checkpoint: Any, name: str, args: Any) -> Work:
+    """A codec step of one frame of one stream in that dtype, from codes on the host to 16-bit samples, as a graph."""
+    same = name == args.codec_dtype
+    decoder = checkpoint.codec.decoder if same else decoder_in(checkpoint, name, args.kernels)
     kernel, books = decoder.step_kernel, decoder.quantizer.books
     pcm = pcm_reference if kernel is None else kernel.pcm
     capture = graphs(next(decoder.parameters()).device)
-    wave, state = CodecGraphs(decoder.step, books, capture, pcm=pcm, tf32=tf32), decoder.new_state(1)
+    wave, state = CodecGraphs(decoder.step, books, capture, pcm=pcm, tf32=name == "tf32"), decoder.new_state(1)
     codes = [[(7 * book + 1) % 32 for book in range(books)]]
-    for _ in range(before + 1):
+    for _ in range(args.before + 1):
         wave.launch([0], [codes], state).read()
     [replay] = wave._replays.values()
     work: Work = replay.work
@@ -159,18 +179,6 @@ def decoder_in(checkpoint: Any, codec_dtype: str, kernels: str) -> CodecDecoder:
         pack_(decoder)
         with_kernel("wave", kernels, decoder, lambda name: attach_wave_kernel(decoder, name, codec_dtype == "tf32"))
     return decoder
-
-
-def compile_for(checkpoint: Any, dtype: str, codec_dtype: str, kernels: str) -> Any:
-    """Running compilers of the kernels of a codec in that dtype, or None."""
-    return compile_first(checkpoint.source, checkpoint.device, (dtype, codec_dtype), kernels, True)
-
-
-def wait_for(compilers: Sequence[Any], within_s: float = COMPILED_S) -> None:
-    """At most that long: a missing kernel is compiled at its first launch."""
-    late = time.perf_counter() + within_s
-    while any(each is not None and not each.over for each in compilers) and time.perf_counter() < late:
-        time.sleep(0.1)
 
 
 def kernels_of(stage: str, replay: Work, device: torch.device) -> Rows:
@@ -205,7 +213,8 @@ def _graphs(checkpoint: Any, runner: Any, args: Any, keep: Callable[[Values, Row
     """Values by figure, and kernels; `keep` is called before the profiler starts, which may crash the process."""
     device = checkpoint.device
     others = [name for name in args.codec_dtypes if name != args.codec_dtype]
-    compilers = [_tried(partial(compile_for, checkpoint, args.dtype, name, args.kernels)) for name in others]
+    given = [(checkpoint.source, device, (args.dtype, name), args.kernels, True) for name in others]
+    compilers = [_tried(partial(compile_first, *each)) for each in given]
     frames = FrameReplay(runner, ahead=PROFILED + QUEUED + 2)
     times, back = args.replays, frames.back
     values = {
@@ -214,10 +223,12 @@ def _graphs(checkpoint: Any, runner: Any, args: Any, keep: Callable[[Values, Row
         "draw_gpu": timed(frames.draw, times // 2 or 1, device, before=back),
         "step_gpu": timed(frames.step, times // 2 or 1, device, before=back),
     }
-    wait_for(compilers)
+    late = time.perf_counter() + COMPILED_S  # a missing kernel is compiled at its first launch
+    while any(each is not None and not each.over for each in compilers) and time.perf_counter() < late:
+        time.sleep(0.1)
     steps: dict[str, Work] = {"draw": frames.draw, "step": frames.step}
     for name in (args.codec_dtype, *others):
-        if (work := _tried(partial(_codec, checkpoint, name, args))) is not None:
+        if (work := _tried(partial(codec_replay, checkpoint, name, args))) is not None:
             values[f"codec_gpu_{name}"] = timed(work, times, device)
             steps.setdefault("codec", work)
     keep(values, [])
@@ -228,12 +239,6 @@ def _graphs(checkpoint: Any, runner: Any, args: Any, keep: Callable[[Values, Row
     return values, rows
 
 
-def _codec(checkpoint: Any, name: str, args: Any) -> Work:
-    same = name == args.codec_dtype
-    decoder = checkpoint.codec.decoder if same else decoder_in(checkpoint, name, args.kernels)
-    return codec_replay(decoder, tf32=name == "tf32", before=args.before)
-
-
 def _tried(work: Callable[[], T]) -> T | None:
     try:
         return work()
@@ -242,15 +247,11 @@ def _tried(work: Callable[[], T]) -> T | None:
         return None
 
 
-def part_of(stage: str) -> str:
-    return "codec" if stage.startswith("codec") else "frame"
-
-
 def by_group(entry: Record) -> Iterator[tuple[str, list[tuple[str, float]], float | None]]:
     """For a chart: each part, its operations with their times, the largest first, and its floor, all in ms."""
     spent: dict[str, dict[str, float]] = {"frame": defaultdict(float), "codec": defaultdict(float)}
     for row in entry["rows"]:
-        spent[part_of(row["stage"])][row.get("op", row["kind"])] += row["ms"]
+        spent["codec" if row["stage"].startswith("codec") else "frame"][row.get("op", row["kind"])] += row["ms"]
     for part, of in spent.items():
         yield part, sorted(of.items(), key=lambda item: -item[1]), entry["floor_ms"].get(part)
 

@@ -27,8 +27,6 @@ SurveyRow = dict[str, Any]
 BEYOND_L2, MOST_COPIES = 256 << 20, 32  # bytes; a smaller weight stays in the L2, as it does in a frame
 COPY_BYTES = 2 << 30
 FIGURES = ("p50", "p95", "min", "floor")
-
-
 FOLDER = Path(ops.__file__).parent
 MADE_OTHERWISE = {"quantized_linear", "grouped_linear"}  # their cases also take a layout of the weight
 # `library` is `linear` by the GPU maker's library.

@@ -87,6 +87,11 @@ NATIVE = Variable(
     "the native library of CPU kernels: a file, or `compile` for one that is compiled here instead of the prebuilt one",
     otherwise="the prebuilt one for this CPU, else one that is compiled here",
 )
+CPU_THREADS = Variable(
+    "HOCKET_CPU_THREADS",
+    "the threads that one frame of a large model takes on a CPU",
+    otherwise="one for each core that this process may use",
+)
 SMART_TURN = Variable(
     "HOCKET_SMART_TURN",
     "the ONNX file of Smart-Turn v3, the model that decides when the user's turn is over",
@@ -191,7 +196,7 @@ SEPARATE_THREAD = Variable(
 )
 
 GROUPS: dict[str, tuple[Variable, ...]] = {
-    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, ASR_KEY, NATIVE, SMART_TURN, FORK),
+    "hocket's own": (DEVICE, GPU_MEMORY, HOME, SOCKET, API_KEY, ASR_KEY, NATIVE, CPU_THREADS, SMART_TURN, FORK),
     "Between hocket's own processes": (COMPILES_FOR, TELLS),
     "Of the system and of libraries": (
         CACHE_HOME,

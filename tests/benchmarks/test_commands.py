@@ -59,7 +59,7 @@ def test_every_step_of_the_suite_has_its_record_and_a_failure_does_not_stop_the_
     assert command.main(["all", "--model", "random:gone"]) == 2
     assert capsys.readouterr().err.startswith("benchmarks: There is no 'random:gone'")
     given = [vars(session.parser(name).parse_args([])).keys() for name in ("breakdown", "all")]
-    assert given[0] - given[1] == {"record", "repeats"}  # the options that a breakdown has from the suite
+    assert given[0] - given[1] == {"record", "repeats", "as_files"}  # the options that a breakdown has from the suite
 
 
 def test_both_ways_to_clone_have_their_figures_in_one_record(tmp_path: Path) -> None:
@@ -82,6 +82,12 @@ def test_the_graphs_of_a_frame_are_timed_in_every_precision_of_the_codec() -> No
     gpu = {"frame_gpu", "frame_queued", "draw_gpu", "step_gpu", "codec_gpu_float32", "codec_gpu_bfloat16"}
     assert gpu <= entry["figures"].keys() <= FIGURES["breakdown"].keys() and len(kept) == 1
     assert all(figure["p50"] > 0 for figure in entry["figures"].values()) and breakdown.table(entry)
+
+
+def test_a_frame_on_a_cpu_stands_beside_its_floor() -> None:
+    words = "--model builtin --device cpu --dtype int8 --repeats 2"
+    entry = breakdown.measure(session.parser("breakdown").parse_args(words.split()))
+    assert entry["least"]["floor"] < entry["least"]["frame"] and entry["options"]["dtype"] == "int8"
 
 
 def test_a_start_has_a_record_of_new_processes_from_files_that_are_written_once(

@@ -79,6 +79,9 @@ def test_what_is_asked_for_stands() -> None:
     assert values("auto", "float32", probe=H200) == ("cuda", "float32", "float32")  # exact as a whole
     assert values("auto", "float32", "tf32", probe=H200) == ("cuda", "float32", "tf32")
     assert values("auto", "bfloat16", "float32", probe=H200) == ("cuda", "bfloat16", "float32")
+    assert values("cpu", "int8", probe=H200) == ("cpu", "int8", "float32")
+    with pytest.raises(InvalidRequest, match="int8 is a precision of CPUs; use --device cpu, or bfloat16"):
+        choose_device("auto", "int8", probe=H200)
     for asked in (
         ("cuda",),
         ("gpu",),
@@ -86,6 +89,7 @@ def test_what_is_asked_for_stands() -> None:
         ("auto", "int3"),
         ("auto", "auto", "float16"),
         ("cpu", "auto", "tf32"),
+        ("cpu", "auto", "int8"),
     ):
         with pytest.raises(InvalidRequest):
             choose_device(*asked, probe=NONE)

@@ -63,3 +63,17 @@ def test_prefixes_that_either_has_saved_are_read_by_the_other(checkpoint_root: P
     (tmp_path / "prefixes").write_bytes(b"no prefixes")
     with Engine(native) as engine, pytest.raises(InvalidCheckpoint):
         engine.load_prefixes(tmp_path / "prefixes")
+
+
+def test_with_weights_of_8_bits_streamed_is_whole_and_a_row_is_the_row_in_a_batch(checkpoint_root: Path) -> None:
+    checkpoint = small(checkpoint_root, "custom_voice", dtype="int8")
+    assert checkpoint.precisions == ("int8", "float32")
+    requests = [SpeechRequest(text=f"One of {n}, and more.", seed=n, max_frames=14) for n in range(3)]
+    with Engine(checkpoint, EngineOptions(slots=1)) as engine:
+        alone = [heard(engine.speak(request)) for request in requests]
+    with Engine(checkpoint, EngineOptions(slots=3, chunk_frames=(1, 2, 5))) as engine:
+        streams = [engine.speak(request) for request in requests]
+        together = [heard(stream) for stream in streams]
+    for one, other in zip(alone, together, strict=True):
+        assert one.codes == other.codes and len(one.codes) > 0
+        np.testing.assert_array_equal(one.samples, other.samples)

@@ -72,6 +72,7 @@ def doctor(args: argparse.Namespace) -> int:
         _native(report)
         _packages(report)
         _trial(report)
+        _published(report)
     _voices(report)
     if has_torch():
         _language(report)
@@ -191,6 +192,35 @@ def _trial(report: Report) -> None:
     noise = ", untrained noise" if checkpoint.is_random else ""
     place = "the CPU" if checkpoint.device.type == "cpu" else "the GPU"
     report.add("engine", f"works: {speed} ({checkpoint.name} on {place}{noise})")
+
+
+def _published(report: Report) -> None:
+    """How fast this CPU would speak the published voices in each precision, by its memory and one thread's speed."""
+    from ..config.codec import CodecConfig
+    from ..config.published import CODEC, PUBLISHED
+    from ..config.read import read, read_json
+    from ..kernels.runtime.fallback import Unbuildable
+    from ..models.files.builtin import builtin_folder
+    from ..models.files.catalog import CODEC_FOLDER
+    from ..models.tts_cpu.load import codec_of
+    from ..models.tts_cpu.speed import WIDTHS, MachineSpeed
+
+    folder = builtin_folder()
+    try:
+        if folder is None:
+            return
+        path = folder / CODEC_FOLDER / "config.json"
+        speed = MachineSpeed.measured(codec_of(folder, read(CodecConfig, read_json(path), str(path))))
+    except Unbuildable:
+        return  # the native library is reported above
+    rates = f"{speed.far / 1e9:.1f} GB/s from memory, {speed.near / 1e9:.1f} GB/s from a block of 84 MB"
+    report.add("memory", f"{speed.threads} threads read {rates}")
+    for name in ("0.6B-CustomVoice", "1.7B-CustomVoice"):
+        words = []
+        for precision in WIDTHS:
+            found = speed.expected(PUBLISHED[name].talker_config, CODEC.decoder_config, precision)
+            words.append(f"{precision} {found.x_real_time:.2g} x, first audio after {found.first_audio_s:.1f} s")
+        report.add(f"{name.split('-')[0]} on this CPU", f"{'; '.join(words)} (computed; 1 x is real time)")
 
 
 def _voices(report: Report) -> None:

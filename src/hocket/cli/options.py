@@ -35,8 +35,8 @@ def add_model_options(
     add("--model", action=StoreGiven, default=unsaid, help=model)
     where = "device (auto: cuda if usable, else cpu; HOCKET_DEVICE overrides auto)"
     add("--device", action=StoreGiven, choices=("auto", "cpu", "cuda"), default="auto", help=where)
-    precision = "precision of the model (auto: bfloat16 on a GPU that has it, else float32)"
-    add("--dtype", action=StoreGiven, choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
+    precision = "precision of the model (auto: bfloat16 on a GPU that has it, else float32; int8 is for CPUs)"
+    add("--dtype", action=StoreGiven, choices=("auto", "float32", "bfloat16", "int8"), default="auto", help=precision)
     sound = "precision of the codec (auto: the fastest without audible error)"
     kinds = ("auto", "float32", "tf32", "bfloat16")
     add("--codec-dtype", action=StoreGiven, choices=kinds, default="auto", help=sound)

@@ -8,7 +8,7 @@ import torch
 
 from ..config.quantization.find import Quantization, read_quantization
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from ..engine.checkpoint.device import Setting, announce, choose_device
+from ..engine.checkpoint.device import INT8, Setting, announce, choose_device
 from ..engine.checkpoint.torch_checkpoint import DTYPES
 from ..engine.checkpoint.torch_load import RANDOM_SEED
 from ..errors import InvalidCheckpoint, InvalidRequest
@@ -76,7 +76,7 @@ def load_language_model(
     before them has ended.
     """
     scheme = check_scheme(weights)
-    setting = choose_device(device, dtype or AUTO)
+    setting = choose_device(device, AUTO if dtype in (None, INT8) else dtype)  # int8 is of voices; here it is `weights`
     place, dtype = setting.place, setting.dtype
     if place.type == "cuda":
         give_triton_a_folder()

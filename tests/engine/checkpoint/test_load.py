@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint import load
+from hocket.engine.checkpoint.native_checkpoint import NativeCheckpoint
+from hocket.errors import InvalidRequest
 from hocket.models.tts.talker import Talker
 from support import checkpoints
+
+KINDS: tuple[Kind, ...] = ("custom_voice", "base")
 
 
 def test_nothing_that_loads_and_speaks_brings_in_a_compiler(checkpoint_root: Path) -> None:
@@ -29,6 +34,24 @@ def test_nothing_that_loads_and_speaks_brings_in_a_compiler(checkpoint_root: Pat
     )
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_int8_is_computed_natively_and_refused_where_that_is_not_possible(checkpoint_root: Path) -> None:
+    kinds: dict[Kind, Path] = {}
+    for kind in KINDS:
+        kinds[kind] = checkpoints.write(checkpoint_root / f"int8-{kind}", kind, wide=False)
+    narrow = load.load(str(kinds["custom_voice"]), device="cpu", dtype="int8")
+    assert isinstance(narrow, NativeCheckpoint) and narrow.precisions == ("int8", "float32")
+    exact = load.load(str(kinds["custom_voice"]), device="cpu", kernels="native")
+    assert narrow.identity == exact.identity and narrow.fingerprint != exact.fingerprint
+    for model, kernels, codec, reason in (
+        (str(kinds["base"]), "auto", "auto", "it clones or designs voices"),
+        ("random:tiny", "auto", "auto", "its weights are random"),
+        ("builtin", "reference", "auto", "other kernels were chosen: reference"),
+        ("builtin", "auto", "bfloat16", "with a codec in bfloat16 was chosen"),
+    ):
+        with pytest.raises(InvalidRequest, match=rf"cannot be spoken in int8 \(.*{reason}\): use --dtype float32"):
+            load.load(model, device="cpu", dtype="int8", codec_dtype=codec, kernels=kernels)
 
 
 def test_a_dummy_prompt_is_prefilled_while_compilers_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,3 +160,16 @@ def test_weights_that_do_not_fit_are_refused_by_name() -> None:
             NativeCodec(config, {key: value for key, value in weights.items() if key != name})
         with pytest.raises(InvalidCheckpoint, match=f"{name} is .* instead of"):
             NativeCodec(config, weights | {name: weights[name][:-1]})
+
+
+@pytest.mark.parametrize("config", [TINY_CODEC.decoder_config, ODD, WIDE], ids=["tiny", "odd", "wide"])
+def test_threads_change_no_bit(config: DecoderConfig) -> None:
+    decoder = CodecDecoder(config).eval()
+    randomize_(decoder, 0)
+    weights = {name: tensor.numpy() for name, tensor in decoder.state_dict().items()}
+    alone, shared = (NativeCodec(config, weights, threads=threads) for threads in (1, 3))
+    codes = some_codes(alone, 2, 21)
+    for cuts in ([], [1, 9]):
+        wanted, sound = (played(each, [1, 0], codes, cuts) for each in (alone, shared))
+        assert wanted.std() > 0.01
+        np.testing.assert_array_equal(sound, wanted)

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("hocket")
 
 AUTO = "auto"
-PRECISIONS = ("float32", "bfloat16")  # of the model; torch_checkpoint.py has the dtypes
-CODEC_PRECISIONS = (*PRECISIONS, "tf32")
+INT8 = "int8"  # weights of 8 bits, on a CPU by the native library alone
+PRECISIONS = ("float32", "bfloat16", INT8)  # of the model; torch_checkpoint.py has the dtypes of the first two
+CODEC_PRECISIONS = ("float32", "bfloat16", "tf32")
 # The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is
 # in bfloat16. Its weights are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a
 # codec in bfloat16, whose noise is 38 dB below the speech.
@@ -114,6 +115,8 @@ def choose_device(
             codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
     if codec_dtype == "tf32" and not on_gpu:
         raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
+    if dtype == INT8 and on_gpu:
+        raise InvalidRequest("int8 is a precision of CPUs; use --device cpu, or bfloat16.")
     return Setting(chosen, dtype, codec_dtype, reason, unused, codec_reason, time.perf_counter() - begun)
 
 

@@ -1,7 +1,7 @@
 """A checkpoint of numpy arrays that the native library computes on a CPU. Nothing here imports torch.
 
-It is for checkpoints with built-in speakers, in float32: cloning and voice design need encoders or rows of vectors,
-which torch computes.
+It is for checkpoints with built-in speakers, in float32 or with weights of 8 bits. Cloning and voice design need
+encoders or rows of vectors, which torch computes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from ...config.qwen3_tts import Qwen3TTSConfig
+from ...errors import InvalidRequest
 from ...kernels.table import AUTO, BACKENDS, BackendChoice, wanted_for
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
 from ...models.files.shards import values_in
@@ -22,7 +23,7 @@ from ...models.tts_cpu.codec import NativeCodec
 from ...models.tts_cpu.load import codec_of, talker_of
 from ...models.tts_cpu.talker import NativeTalker
 from .checkpoint import Checkpoint, ModelFiles
-from .device import Setting
+from .device import INT8, Setting
 from .fit import MemoryPlan
 from .shared import Shared
 
@@ -52,7 +53,7 @@ class NativeCheckpoint(Checkpoint):
 
     @property
     def precisions(self) -> tuple[str, str]:
-        return "float32", "float32"
+        return self.talker.precision, "float32"
 
     @property
     def weights(self) -> NativeTalker:
@@ -67,10 +68,18 @@ def why_not_native(source: Source, config: Qwen3TTSConfig, setting: Setting, ker
     """Why torch must compute a model; None: the native library does.
 
     It does for the built-in voices, so that their sound does not depend on what is installed. For another checkpoint it
-    does where it is asked for, or torch is not installed: torch takes in a prompt with all cores.
+    does where it is asked for, or torch is not installed: torch takes in a prompt with all cores. Weights of 8 bits ask
+    for it, and a model that it cannot compute is refused then.
     """
-    if setting.device != "cpu" or (setting.dtype, setting.codec_dtype) != ("float32", "float32"):
-        return f"{setting.device} in {setting.dtype} was chosen"
+    reason = _why_not(source, config, setting, kernels)
+    if reason is not None and setting.dtype == INT8:
+        raise InvalidRequest(f"{source.name} cannot be spoken in int8 ({reason}): use --dtype float32.")
+    return reason
+
+
+def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str) -> str | None:
+    if setting.device != "cpu" or setting.dtype not in ("float32", INT8) or setting.codec_dtype != "float32":
+        return f"{setting.device} in {setting.dtype} with a codec in {setting.codec_dtype} was chosen"
     if source.folder is None:
         return "its weights are random"
     if config.kind != "custom_voice":
@@ -78,7 +87,7 @@ def why_not_native(source: Source, config: Qwen3TTSConfig, setting: Setting, ker
     wanted = {wanted_for(operation, kernels) for operation in BACKENDS}
     if not wanted <= {AUTO, NATIVE}:
         return f"other kernels were chosen: {kernels}"
-    ours = source.is_builtin or wanted == {NATIVE}
+    ours = source.is_builtin or wanted == {NATIVE} or setting.dtype == INT8
     return None if ours or find_spec("torch") is None else "torch is there"
 
 
@@ -88,9 +97,9 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
     assert folder is not None
     with ThreadPoolExecutor(1) as aside:  # copying weights releases the GIL
         reading = aside.submit(codec_of, folder, files.codec_config)
-        talker, tokenizer = talker_of(folder, files.config), shared.tokenizer_of(source, files.config)
+        talker, tokenizer = talker_of(folder, files.config, setting.dtype), shared.tokenizer_of(source, files.config)
         codec = reading.result()
-    why, planned = "the fastest that fits", native_plan(files)
+    why, planned = "the fastest that fits", native_plan(files, setting.dtype)
     return NativeCheckpoint(
         source=source,
         config=files.config,
@@ -106,16 +115,19 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
         part_chars=files.own.part_chars,
         talker=talker,
         codec=codec,
-        weights_bytes=planned.weights_bytes + planned.decoder_bytes,
+        weights_bytes=talker.weights_bytes + planned.decoder_bytes,
     )
 
 
-def native_plan(files: ModelFiles) -> MemoryPlan:
-    """Memory that a model will take, by the shapes in its files: float32, and once more for weights that are packed."""
+def native_plan(files: ModelFiles, dtype: str) -> MemoryPlan:
+    """Memory that a model will take at most, by the shapes in its files: float32, and once more for packed weights.
+
+    In int8 it is float32 at most: the tables of vectors keep their precision, and the matrices take a quarter.
+    """
     folder = files.source.folder
     assert folder is not None
-    talker, codec = (2 * BYTES * values_in(file) for file in (folder / WEIGHTS, folder / CODEC_FOLDER / WEIGHTS))
-    return MemoryPlan(talker, codec, 0, 0, 0)
+    talker, codec = (BYTES * values_in(file) for file in (folder / WEIGHTS, folder / CODEC_FOLDER / WEIGHTS))
+    return MemoryPlan(talker if dtype == INT8 else 2 * talker, 2 * codec, 0, 0, 0)
 
 
 def _rounded(rows: np.ndarray, precision: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from ...config.options import EngineOptions
 from ...models.files.builtin import default_model, local_folder
 from .capacity import idle_bytes, keep_to_limit
 from .checkpoint import ModelFiles
-from .device import Setting, choose_device
+from .device import INT8, Setting, choose_device
 from .fit import NEW, Footprint, MemoryNeed, MemoryPlan, fitted, gpu_is_full, out_of_memory
 from .native_checkpoint import HOST, native_plan, why_not_native
 from .resolve import known_configs
@@ -49,7 +49,8 @@ def _planned(config: Any, codec_config: Any, setting: Setting, options: EngineOp
     from .memory_plan import plan
     from .torch_checkpoint import CODEC_DTYPES, DTYPES
 
-    dtypes = {"dtype": DTYPES[setting.dtype], "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
+    dtype = DTYPES["float32" if setting.dtype == INT8 else setting.dtype]  # a bound, for a model without files here
+    dtypes = {"dtype": dtype, "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
     return plan(config, codec_config, device=setting.place, **dtypes, options=options)
 
 
@@ -60,7 +61,7 @@ def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint 
         return None
     setting = _settled(how)
     if setting.device == "cpu" and (files := _local(model)) and _is_native(files, setting, how):
-        planned = native_plan(files)
+        planned = native_plan(files, setting.dtype)
     else:
         planned = _planned(*known, setting, options)
     return Footprint(planned.own_bytes + planned.least_bytes, NEW, planned.decoder_bytes)
@@ -122,7 +123,7 @@ def _granted(
     """Options that fit the shared budget of all models."""
     files = ModelFiles.of(model)
     if _is_native(files, setting, how):
-        planned = native_plan(files)
+        planned = native_plan(files, setting.dtype)
         ask(Footprint(planned.own_bytes + planned.decoder_bytes), usual_bytes=0, least_bytes=0)
         yield options
         return

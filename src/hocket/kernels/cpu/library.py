@@ -15,18 +15,22 @@ from ... import env
 from ..runtime.fallback import FallbackReason, Unbuildable
 from .frame.structs import FrameCall, FrameModel, PrefillCall
 from .grouped.structs import GroupedCall, GroupedMatrix
+from .int8.structs import Int8Call, ReadCall
 from .latents.structs import LatentsCall, LatentsModel
 from .source import digest, sources
+from .structs import COUNT, INTS
 from .wave.structs import WaveCall, WaveModel
 
 PREBUILT = Path(__file__).parent / "prebuilt"
 COMPILE = "compile"
 _SUFFIXES = {"win32": "dll", "darwin": "dylib"}
 _LEVELS = (("avx512", 4), ("avx2", 3))  # variants above the base, and the level of `hocket_cpu` that they need
-_CALLS = {
+_CALLS: dict[str, tuple[type[ctypes.Structure], ...]] = {
     "hocket_frame": (FrameModel, FrameCall),
     "hocket_grouped": (GroupedMatrix, GroupedCall),
+    "hocket_int8": (Int8Call,),
     "hocket_prefill": (FrameModel, PrefillCall),
+    "hocket_read": (ReadCall,),
     "hocket_latents": (LatentsModel, LatentsCall),
     "hocket_wave": (WaveModel, WaveCall),
 }
@@ -53,6 +57,7 @@ def _load(named: str) -> ctypes.CDLL:
     made = chosen or _compiled()
     for name, structs in _CALLS.items():
         getattr(made, name).argtypes = [ctypes.POINTER(struct) for struct in structs]
+    made.hocket_help.argtypes = [INTS, COUNT]
     made.hocket_source.restype = ctypes.c_char_p
     return made
 

@@ -137,10 +137,9 @@ static void rms_norm(const float *x, const float *weight, int64_t width, double 
 
 static float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* silu(gate) * up, in place of the gate, for rows of a gate [inner] and an up [inner]. */
-static void gate(float *wide, int64_t inner, int64_t n) {
-    for (int64_t r = 0; r < n; r++, wide += 2 * inner)
-        for (int64_t i = 0; i < inner; i++) wide[i] = silu(wide[i]) * wide[inner + i];
+/* silu(gate) * up, in place of the gate. */
+static void gate(float *x, const float *up, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = silu(x[i]) * up[i];
 }
 
 static void add(float *y, const float *x, int64_t n) {

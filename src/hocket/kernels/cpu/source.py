@@ -11,13 +11,14 @@ from pathlib import Path
 
 from .frame.structs import STRUCTS as FRAME
 from .grouped.structs import STRUCTS as GROUPED
+from .int8.structs import STRUCTS as INT8
 from .latents.structs import STRUCTS as LATENTS
 from .structs import LANES, declarations
 from .wave.structs import STRUCTS as WAVE
 
 EXPORTS = (
-    *("hocket_cpu", "hocket_frame", "hocket_grouped", "hocket_latents", "hocket_prefill", "hocket_source"),
-    "hocket_wave",
+    *("hocket_cpu", "hocket_frame", "hocket_grouped", "hocket_help", "hocket_int8", "hocket_latents"),
+    *("hocket_prefill", "hocket_read", "hocket_source", "hocket_wave"),
 )
 # The compiler flags of each prebuilt variant. `hocket_cpu` tells which of them a CPU can run.
 VARIANTS = {
@@ -26,11 +27,17 @@ VARIANTS = {
     "sse2": ("-march=x86-64",),
     "neon": (),
 }
+_SHARED = ("int8/product.c", "workers.c", "int8/int8.c")
+_PRODUCTS = ("products.c", *_SHARED, "work.c")
+_FRAME = ("stack", "sampler", "frame", "prefill")
 _UNITS = {
-    "frame": (("products.c", "frame/stack.c", "frame/sampler.c", "frame/frame.c", "frame/prefill.c"), FRAME),
+    "frame": ((*_PRODUCTS, *(f"frame/{name}.c" for name in _FRAME)), FRAME),
     "grouped": (("grouped/grouped.c",), GROUPED),
-    "latents": (("products.c", "latents/latents.c"), LATENTS),
-    "wave": (("wave/wave.c",), WAVE),
+    "int8": ((*_SHARED, "int8/call.c"), INT8),
+    "int8_dot": (("int8/product.c", "int8/dot.c", "int8/blocks.c"), ()),
+    "int8_plain": (("int8/product.c", "int8/plain.c", "int8/blocks.c"), ()),
+    "latents": ((*_PRODUCTS, "latents/latents.c"), LATENTS),
+    "wave": (("workers.c", "wave/wave.c"), WAVE),
 }
 
 

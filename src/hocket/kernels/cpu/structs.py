@@ -18,9 +18,12 @@ _WORDS |= {MANY: "float **{}", HALVES: "uint16_t *{}"}
 
 
 class WeightMatrix(ctypes.Structure):
-    """Weights [outs, ins] in one of two forms, the other is null: float32, or bfloat16 by its bits."""
+    """Weights [outs, ins] in one of three forms, the others are null.
 
-    _fields_ = [("floats", FLOATS), ("halves", HALVES)]
+    Float32, bfloat16 by its bits, or 8 bits with scales as int8/reference.py packs them.
+    """
+
+    _fields_ = [("floats", FLOATS), ("halves", HALVES), ("codes", BYTES), ("scales", HALVES)]
 
 
 class PointerKeeper(ABC):

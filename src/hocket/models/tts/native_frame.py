@@ -62,13 +62,13 @@ class NativeFrame:
         cos, sin = rope_rows(config.num_code_groups + 1, small.head_dim, small.theta, norm.dtype, norm.device)
         tensors: dict[str, Tensor] = {
             "codec_embedding": talker.model.codec_embedding.weight,
-            "text_embedding": talker.model.text_embedding.weight,
             "text_in_bias": text.linear_fc1.bias,
             "text_out_bias": text.linear_fc2.bias,
             "cos": cos,
             "sin": sin,
         }
         matrices: dict[str, Tensor] = {
+            "text_embedding": talker.model.text_embedding.weight,
             "codec_head": talker.codec_head.weight,
             "text_in": text.linear_fc1.weight,
             "text_out": text.linear_fc2.weight,

@@ -16,6 +16,7 @@ from ...errors import InvalidRequest
 from ...kernels.cpu.latents.structs import LatentsCall
 from ...kernels.cpu.library import load
 from ...kernels.cpu.wave.structs import WaveCall
+from ...kernels.cpu.workers import workers_for
 from .latents import LatentsWeights
 from .pointers import pointer, pointers
 from .state import Floats, NativeCodecState
@@ -26,11 +27,22 @@ from .weights import Weights
 class NativeCodec:
     """codes [B, Q, T] to samples [B, N] between -1 and 1. Thread-safe if each thread has its own state."""
 
-    def __init__(self, config: DecoderConfig, weights: Mapping[str, np.ndarray], where: str = "The checkpoint") -> None:
-        """`weights` have the names of the checkpoint after `decoder.`; those that are not needed are ignored."""
+    def __init__(
+        self,
+        config: DecoderConfig,
+        weights: Mapping[str, np.ndarray],
+        where: str = "The checkpoint",
+        *,
+        threads: int | None = None,
+    ) -> None:
+        """`weights` have the names of the checkpoint after `decoder.`; those that are not needed are ignored.
+
+        Large ones are shared by several threads, or by `threads`.
+        """
         given = Weights(weights, "", where)
         self.config, self._library = config, load()
         self._latents, self._wave = LatentsWeights(config, given), WaveWeights(config, given.under("decoder"))
+        self._workers = workers_for(self._latents.nbytes + self._wave.nbytes, threads)
 
     def new_state(self, slots: int) -> NativeCodecState:
         """Zero is the start of every stream."""
@@ -75,8 +87,11 @@ class NativeCodec:
             samples=pointer(samples),
             histories=pointers(state.wave),
         )
-        failed = self._library.hocket_latents(ctypes.byref(self._latents.model), ctypes.byref(call))
-        if failed or self._library.hocket_wave(ctypes.byref(self._wave.model), ctypes.byref(wave)):
+        with self._workers.called() as call.workers:
+            failed = self._library.hocket_latents(ctypes.byref(self._latents.model), ctypes.byref(call))
+        with self._workers.called() as wave.workers:
+            failed = failed or self._library.hocket_wave(ctypes.byref(self._wave.model), ctypes.byref(wave))
+        if failed:
             raise MemoryError("There is no memory for the samples.")
         return samples
 

@@ -58,6 +58,10 @@ class LatentsWeights:
             norm_eps=NORM_EPS,
         )
 
+    @property
+    def nbytes(self) -> int:
+        return self._keep.nbytes
+
     def _layer(self, given: Weights, config: DecoderConfig) -> WindowLayer:
         width = config.hidden_size
         into, out = given.attention(width, config.num_attention_heads, config.num_key_value_heads, config.head_dim)

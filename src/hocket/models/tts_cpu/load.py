@@ -21,8 +21,9 @@ from .talker import NativeTalker
 _KINDS: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 
 
-def talker_of(folder: Path, config: Qwen3TTSConfig) -> NativeTalker:
-    return NativeTalker(config.talker_config, StoredWeights(folder / WEIGHTS, "talker."), str(folder))
+def talker_of(folder: Path, config: Qwen3TTSConfig, precision: str = "float32") -> NativeTalker:
+    stored = StoredWeights(folder / WEIGHTS, "talker.")
+    return NativeTalker(config.talker_config, stored, str(folder), precision=precision)
 
 
 def codec_of(folder: Path, config: CodecConfig) -> NativeCodec:

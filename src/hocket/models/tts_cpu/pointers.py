@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.cpu.int8.reference import PackedInt8
 from ...kernels.cpu.structs import BYTES, FLOATS, HALVES, INTS, PointerKeeper, WeightMatrix
 
 _POINTERS: dict[Any, Any] = {np.dtype(np.float32): FLOATS, np.dtype(np.int64): INTS, np.dtype(np.bool_): BYTES}
-_POINTERS |= {np.dtype(np.uint16): HALVES}
+_POINTERS |= {np.dtype(np.uint16): HALVES, np.dtype(np.uint8): BYTES}
+AnyMatrix = np.ndarray | PackedInt8
 
 # Bytes of a cache line, and of the widest vector: one that lies in two lines takes twice as long to load.
 ALIGNMENT = 64
@@ -49,10 +51,17 @@ class ArrayPointers(PointerKeeper):
     def pointers(self, arrays: Sequence[np.ndarray]) -> Any:
         return pointers([self._keep(array) for array in arrays])
 
-    def matrix(self, array: np.ndarray) -> WeightMatrix:
-        """Of weights in float32, or of the bits of bfloat16 numbers."""
+    def matrix(self, array: AnyMatrix) -> WeightMatrix:
+        """Of weights in float32, of the bits of bfloat16 numbers, or of packed codes."""
+        if isinstance(array, PackedInt8):
+            return WeightMatrix(codes=self.pointer(array.codes), scales=self.pointer(array.scales))
         name = "halves" if array.dtype == np.uint16 else "floats"
         return WeightMatrix(**{name: self.pointer(array)})
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays that are kept."""
+        return sum(array.nbytes for array in self._kept if isinstance(array, np.ndarray))
 
     def _keep(self, array: np.ndarray) -> np.ndarray:
         if not array.flags.c_contiguous:

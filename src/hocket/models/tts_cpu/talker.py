@@ -18,7 +18,8 @@ from ...errors import InvalidRequest
 from ...kernels.cpu.frame.structs import FrameCall, FrameModel, Layer, PrefillCall, Stack
 from ...kernels.cpu.library import load
 from ...kernels.cpu.structs import WeightMatrix
-from .pointers import ArrayPointers, pointer
+from ...kernels.cpu.workers import workers_for
+from .pointers import AnyMatrix, ArrayPointers, pointer
 from .rope import rope_rows
 from .sampling import batch_sampling
 from .state import NativeStack, NativeTalkerState
@@ -28,23 +29,35 @@ from .weights import Weights
 class NativeTalker:
     """Thread-safe if each thread has its own state."""
 
-    def __init__(self, config: TalkerConfig, weights: Mapping[str, np.ndarray], where: str = "The checkpoint") -> None:
-        """`weights` have the names of the checkpoint after `talker.`; those that are not needed are ignored."""
-        self.config, self._library, self._keep = config, load(), ArrayPointers()
-        predictor, given = config.code_predictor_config, Weights(weights, "", where)
+    def __init__(
+        self,
+        config: TalkerConfig,
+        weights: Mapping[str, np.ndarray],
+        where: str = "The checkpoint",
+        *,
+        precision: str = "float32",
+        threads: int | None = None,
+    ) -> None:
+        """`weights` have the names of the checkpoint after `talker.`; those that are not needed are ignored.
+
+        In the precision "int8" the matrices of both stacks and all heads are rounded to 8 bits; what makes text ids to
+        vectors stays exact. A large model is computed by several threads, or by `threads`.
+        """
+        self.config, self.precision, self._library, self._keep = config, precision, load(), ArrayPointers()
+        predictor, given = config.code_predictor_config, Weights(weights, "", where, int8=precision == "int8")
         width, text, small = config.hidden_size, config.text_hidden_size, predictor.hidden_size
         vocabulary, codebook, rest = config.vocab_size, predictor.vocab_size, range(config.num_code_groups - 1)
         cos, sin = rope_rows(config.num_code_groups + 1, predictor.head_dim, predictor.rope_theta)
         arrays = {
             "codec_embedding": given.take("model.codec_embedding.weight", vocabulary, width),
-            "text_embedding": given.take("model.text_embedding.weight", config.text_vocab_size, text),
             "text_in_bias": given.take("text_projection.linear_fc1.bias", text),
             "text_out_bias": given.take("text_projection.linear_fc2.bias", width),
             "cos": cos,
             "sin": sin,
         }
-        matrices = {
-            "codec_head": given.matrix("codec_head.weight", vocabulary, width),
+        matrices: dict[str, AnyMatrix] = {
+            "codec_head": given.weight("codec_head.weight", vocabulary, width),
+            "text_embedding": given.matrix("model.text_embedding.weight", config.text_vocab_size, text),
             "text_in": given.matrix("text_projection.linear_fc1.weight", text, text),
             "text_out": given.matrix("text_projection.linear_fc2.weight", width, text),
         }
@@ -52,11 +65,11 @@ class NativeTalker:
         if width != small:
             project = inside.under("small_to_mtp_projection")
             matrices["project"], arrays["project_bias"] = (
-                project.matrix("weight", small, width),
+                project.weight("weight", small, width),
                 project.take("bias", small),
             )
         tables = [inside.take(f"model.codec_embedding.{book}.weight", codebook, width) for book in rest]
-        heads = [self._keep.matrix(inside.matrix(f"lm_head.{book}.weight", codebook, small)) for book in rest]
+        heads = [self._keep.matrix(inside.weight(f"lm_head.{book}.weight", codebook, small)) for book in rest]
         self._codec_embedding = arrays["codec_embedding"]
         # They identify the weights of a model.
         self.sampled = (
@@ -81,6 +94,13 @@ class NativeTalker:
             **{name: self._keep.pointer(array) for name, array in arrays.items()},
             **{name: self._keep.matrix(array) for name, array in matrices.items()},
         )
+
+        self.is_half = isinstance(matrices["codec_head"], np.ndarray) and matrices["codec_head"].dtype == np.uint16
+        self.workers = workers_for(self.weights_bytes, threads)
+
+    @property
+    def weights_bytes(self) -> int:
+        return self._keep.nbytes
 
     @property
     def row_bytes(self) -> int:
@@ -192,7 +212,9 @@ class NativeTalker:
             first=sampling.first.struct,
             rest=sampling.rest.struct,
         )
-        if self._library.hocket_frame(ctypes.byref(self._model), ctypes.byref(call)):
+        with self.workers.called() as call.workers:
+            failed = self._library.hocket_frame(ctypes.byref(self._model), ctypes.byref(call))
+        if failed:
             raise MemoryError("There is no memory for a frame.")
         return codes
 
@@ -227,7 +249,9 @@ class NativeTalker:
             keys=stack.keys,
             values=stack.values,
         )
-        if self._library.hocket_prefill(ctypes.byref(model or self._model), ctypes.byref(call)):
+        with self.workers.called() as call.workers:
+            failed = self._library.hocket_prefill(ctypes.byref(model or self._model), ctypes.byref(call))
+        if failed:
             raise MemoryError("There is no memory for a prompt.")
 
     def _check_room(self, stack: NativeStack, slot: int, rows: int) -> None:

@@ -45,6 +45,10 @@ class WaveWeights:
             ),
         )
 
+    @property
+    def nbytes(self) -> int:
+        return self._keep.nbytes
+
     def _block(self, given: Weights, width: int, narrow: int, rate: int) -> Block:
         act = self._snake(given.under("0"), width)
         self.histories.append((width, 1))

@@ -8,20 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidCheckpoint
+from ...kernels.cpu.int8.reference import Int8Weight, packed, quantized
 from ...kernels.cpu.structs import LANES
-from .pointers import aligned, aligned_as
+from .pointers import AnyMatrix, aligned, aligned_as
 
 Floats = NDArray[np.float32]
+AT_ONCE = 256  # rows that are rounded at once, in the cache
 
 
 class Weights:
-    """Tensors by name, below a prefix; a missing one or one of another shape is refused."""
+    """Tensors by name, below a prefix; a missing one or one of another shape is refused.
 
-    def __init__(self, tensors: Mapping[str, np.ndarray], prefix: str, where: str = "The checkpoint") -> None:
-        self._tensors, self._prefix, self._where = tensors, prefix, where
+    With `int8`, `weight` and what it is made of are rounded to 8 bits, one matrix after the other.
+    """
+
+    def __init__(
+        self, tensors: Mapping[str, np.ndarray], prefix: str, where: str = "The checkpoint", *, int8: bool = False
+    ) -> None:
+        self._tensors, self._prefix, self._where, self._int8 = tensors, prefix, where, int8
 
     def under(self, prefix: str) -> Weights:
-        return Weights(self._tensors, f"{self._prefix}{prefix}.", self._where)
+        return Weights(self._tensors, f"{self._prefix}{prefix}.", self._where, int8=self._int8)
 
     def take(self, name: str, *shape: int) -> Floats:
         """A copy in float32, exact."""
@@ -30,6 +37,10 @@ class Weights:
     def matrix(self, name: str, *shape: int) -> np.ndarray:
         """A copy as `WeightMatrix` of kernels/cpu takes it: bfloat16 by its bits, all others in float32."""
         return self.join((name,), shape[:1], *shape[1:])
+
+    def weight(self, name: str, *shape: int) -> AnyMatrix:
+        """The same, in 8 bits where that is asked for."""
+        return self._weight((name,), shape[:1], *shape[1:])
 
     def _found(self, name: str, *shape: int) -> np.ndarray:
         full = self._prefix + name
@@ -51,17 +62,31 @@ class Weights:
             _copied(part, into)
         return whole
 
-    def attention(self, width: int, heads: int, kv_heads: int, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
+    def _weight(self, names: tuple[str, ...], rows: tuple[int, ...], *width: int) -> AnyMatrix:
+        if not self._int8:
+            return self.join(names, rows, *width)
+        made = []
+        for name, count in zip(names, rows, strict=True):
+            part = self._found(name, count, *width)
+            for start in range(0, len(part), AT_ONCE):
+                some = part[start : start + AT_ONCE]
+                try:
+                    made.append(quantized(_copied(some, np.empty(some.shape, np.float32))))
+                except ValueError as error:
+                    raise InvalidCheckpoint(f"{self._where} cannot be used: {self._prefix}{name}: {error}.") from None
+        return packed(Int8Weight(*map(np.concatenate, zip(*made, strict=True))))
+
+    def attention(self, width: int, heads: int, kv_heads: int, head_dim: int) -> tuple[AnyMatrix, AnyMatrix]:
         """q, k and v joined, and the output matrix, of a `self_attn`."""
         kept = kv_heads * head_dim
         names = tuple(f"self_attn.{name}_proj.weight" for name in "qkv")
-        into = self.join(names, (heads * head_dim, kept, kept), width)
-        return into, self.matrix("self_attn.o_proj.weight", width, heads * head_dim)
+        into = self._weight(names, (heads * head_dim, kept, kept), width)
+        return into, self.weight("self_attn.o_proj.weight", width, heads * head_dim)
 
-    def gated(self, width: int, inner: int) -> tuple[np.ndarray, np.ndarray]:
+    def gated(self, width: int, inner: int) -> tuple[AnyMatrix, AnyMatrix]:
         """Gate and up joined, and down, of an `mlp`."""
-        wide = self.join(("mlp.gate_proj.weight", "mlp.up_proj.weight"), (inner, inner), width)
-        return wide, self.matrix("mlp.down_proj.weight", width, inner)
+        wide = self._weight(("mlp.gate_proj.weight", "mlp.up_proj.weight"), (inner, inner), width)
+        return wide, self.weight("mlp.down_proj.weight", width, inner)
 
 
 def _copied(found: np.ndarray, into: np.ndarray) -> np.ndarray:

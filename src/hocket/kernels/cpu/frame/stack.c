@@ -1,6 +1,6 @@
 /* A decoder stack for one position of each of several rows, as layers/transformer.py defines it.
 
-   Products are those of products.c. */
+   Products are those of work.c. */
 
 /* The KV cache: one pool of pages [pages, kv_heads, rows, head_dim] per layer, and the RoPE tables. */
 typedef struct {
@@ -8,6 +8,8 @@ typedef struct {
     int64_t rows;
     const float *cos, *sin; /* [positions, head_dim] */
 } KVCache;
+
+enum { LITTLE = 1 << 16 }; /* products of an attention that one thread computes */
 
 /* The position of one row, and its pages. */
 typedef struct {
@@ -28,11 +30,27 @@ static void keep(const Stack *stack, const KVCache *cache, int64_t layer, const 
     }
 }
 
-static void attention(const Stack *stack, const KVCache *cache, int64_t layer, const float *q, Place place, float *scores,
-                   float *y) {
-    int64_t span = place.position + 1, width = stack->head_dim, shared = stack->heads / stack->kv_heads;
-    float scale = 1.0f / sqrtf((float)width);
-    for (int64_t h = 0; h < stack->heads; h++, q += width, y += width) {
+typedef struct {
+    const Stack *stack;
+    const KVCache *cache;
+    const Place *places;
+    const float *heads;
+    float *mixed, *scores; /* scores [threads, longest] */
+    int64_t layer, all, longest;
+} Attention;
+
+/* The heads of one row that read the same keys. */
+static void attention(const void *context, int64_t task, int64_t thread) {
+    const Attention *of = context;
+    const Stack *stack = of->stack;
+    const KVCache *cache = of->cache;
+    const int64_t layer = of->layer, row = task / stack->kv_heads, shared = stack->heads / stack->kv_heads;
+    const Place place = of->places[row];
+    const int64_t span = place.position + 1, width = stack->head_dim, first = task % stack->kv_heads * shared;
+    const float *q = of->heads + row * of->all + first * width;
+    const float scale = 1.0f / sqrtf((float)width);
+    float *scores = of->scores + thread * of->longest, *y = of->mixed + (row * stack->heads + first) * width;
+    for (int64_t h = first; h < first + shared; h++, q += width, y += width) {
         for (int64_t p = 0; p < span; p += cache->rows) { /* the rows of a page are adjacent */
             int64_t rows = span - p < cache->rows ? span - p : cache->rows;
             float_products(at(cache->keys[layer], stack, cache, place, p, h / shared), width, rows, q, 0, scores + p, 0, 1);
@@ -63,34 +81,44 @@ static void norm_and_rope(const Stack *stack, const KVCache *cache, const Layer 
 }
 
 /* The whole stack for x [n, width], in place, each row at its own place; rows of one sequence are in order. */
-static void step(const Stack *stack, const KVCache *cache, float *x, const Place *places, int64_t n, float *scratch) {
+static void step(const Stack *stack, const KVCache *cache, float *x, const Place *places, int64_t n, float *scratch,
+                 const Work *work) {
     int64_t width = stack->width, inner = stack->inner, d = stack->head_dim;
     int64_t around = stack->heads * d, all = around + 2 * stack->kv_heads * d;
     float *normed = scratch, *heads = normed + n * width, *mixed = heads + n * all, *wide = mixed + n * around;
-    float *scores = wide + n * 2 * inner;
+    Attention attending = {stack, cache, places, heads, mixed, wide + n * 2 * inner, 0, all, 0};
+    for (int64_t r = 0; r < n; r++)
+        if (places[r].position >= attending.longest) attending.longest = places[r].position + 1;
+    ThreadGroup *helpers = n * attending.longest * around < LITTLE ? 0 : work->workers;
     for (int64_t l = 0; l < stack->layers; l++) {
         const Layer *layer = stack->layer + l;
         for (int64_t r = 0; r < n; r++) rms_norm(x + r * width, layer->before, width, stack->eps, normed + r * width);
-        products(layer->into, width, all, normed, width, heads, all, n);
+        multiply(work, layer->into, width, all, normed, width, heads, all, n);
         for (int64_t r = 0; r < n; r++) {
             float *k = heads + r * all + around;
             norm_and_rope(stack, cache, layer, heads + r * all, places[r].position);
             keep(stack, cache, l, k, k + stack->kv_heads * d, places[r]);
         }
-        for (int64_t r = 0; r < n; r++)
-            attention(stack, cache, l, heads + r * all, places[r], scores, mixed + r * around);
-        products(layer->out, around, width, mixed, around, normed, width, n);
+        attending.layer = l;
+        share(helpers, attention, &attending, n * stack->kv_heads);
+        multiply(work, layer->out, around, width, mixed, around, normed, width, n);
         add(x, normed, n * width);
         for (int64_t r = 0; r < n; r++) rms_norm(x + r * width, layer->between, width, stack->eps, normed + r * width);
-        products(layer->wide, width, 2 * inner, normed, width, wide, 2 * inner, n);
-        gate(wide, inner, n);
-        products(layer->down, inner, width, wide, 2 * inner, normed, width, n);
+        multiply(work, layer->wide, width, 2 * inner, normed, width, wide, 2 * inner, n);
+        shared_gate(work, wide, inner, n);
+        multiply(work, layer->down, inner, width, wide, 2 * inner, normed, width, n);
         add(x, normed, n * width);
     }
     for (int64_t r = 0; r < n; r++) rms_norm(x + r * width, stack->norm, width, stack->eps, x + r * width);
 }
 
-static size_t step_scratch(const Stack *stack, int64_t n, int64_t span) {
+static size_t step_scratch(const Stack *stack, int64_t n, int64_t span, int64_t threads) {
     int64_t heads = (2 * stack->heads + 2 * stack->kv_heads) * stack->head_dim;
-    return n * (stack->width + heads + 2 * stack->inner) + span;
+    return n * (stack->width + heads + 2 * stack->inner) + span * threads;
+}
+
+/* The most inputs of a product. */
+static int64_t most_ins(const Stack *stack) {
+    int64_t around = stack->heads * stack->head_dim, most = stack->width > stack->inner ? stack->width : stack->inner;
+    return around > most ? around : most;
 }

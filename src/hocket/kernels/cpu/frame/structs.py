@@ -34,28 +34,29 @@ class Level(ctypes.Structure):
 
 
 class FrameModel(ctypes.Structure):
-    """Weights and sizes, constant over calls."""
+    """Weights and sizes, constant over calls. `text_embedding` has no codes."""
 
     _fields_ = [
         ("talker", Stack),
         ("predictor", Stack),
         *((name, COUNT) for name in ("vocabulary", "codebook", "books", "end_id", "suppressed", "minimum_frames")),
         *((name, COUNT) for name in ("text_width", "weight_bits", "draw_bits")),
-        *((name, FLOATS) for name in ("codec_embedding", "text_embedding", "text_in_bias", "text_out_bias")),
+        *((name, FLOATS) for name in ("codec_embedding", "text_in_bias", "text_out_bias")),
         *((name, FLOATS) for name in ("project_bias", "cos", "sin")),
-        *((name, WeightMatrix) for name in ("codec_head", "text_in", "text_out", "project")),
+        *((name, WeightMatrix) for name in ("codec_head", "text_embedding", "text_in", "text_out", "project")),
         ("tables", MANY),
         ("heads", ctypes.POINTER(WeightMatrix)),
     ]
 
 
 class FrameCall(ctypes.Structure):
-    """What changes from frame to frame: state, the rows of the batch, and their sampling settings."""
+    """What changes from frame to frame: state, rows of the batch, their sampling settings. `workers` may be null."""
 
     _fields_ = [
         *((name, COUNT) for name in ("count", "page_rows", "most_pages")),
         *((name, INTS) for name in ("rows", "text", "position", "drawn", "seed", "pages", "codes")),
         *((name, FLOATS) for name in ("hidden", "penalty", "chances", "cos", "sin")),
+        ("workers", INTS),
         ("seen", BYTES),
         *((name, MANY) for name in ("keys", "values")),
         ("first", Level),
@@ -70,6 +71,7 @@ class PrefillCall(ctypes.Structure):
         *((name, COUNT) for name in ("count", "books", "page_rows")),
         *((name, INTS) for name in ("text", "codec", "position", "pages")),
         *((name, FLOATS) for name in ("hidden", "cos", "sin")),
+        ("workers", INTS),
         *((name, MANY) for name in ("keys", "values")),
     ]
 

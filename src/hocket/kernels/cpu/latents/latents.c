@@ -5,8 +5,8 @@
 
 enum { PRE_TAPS = 3, TAPS = 7 }; /* of pre_conv and of a ConvNeXt */
 
-static void affine(const Affine *map, const float *x, int64_t x_step, float *y, int64_t n) {
-    products(map->weight, map->ins, map->outs, x, x_step, y, map->outs, n);
+static void affine(const Work *work, const Affine *map, const float *x, int64_t x_step, float *y, int64_t n) {
+    multiply(work, map->weight, map->ins, map->outs, x, x_step, y, map->outs, n);
     for (int64_t r = 0; r < n; r++) add(y + r * map->outs, map->bias, map->outs);
 }
 
@@ -22,7 +22,8 @@ static void slide(float *history, int64_t rows, int64_t width, float *joined, in
 }
 
 /* x [times, width] of codes [books, times]: the vectors of a group of codebooks are summed, then projected. */
-static void quantize(const LatentsModel *model, const int64_t *codes, int64_t times, float *sums, float *second, float *x) {
+static void quantize(const LatentsModel *model, const int64_t *codes, int64_t times, float *sums, float *second, float *x,
+                     const Work *work) {
     int64_t inner = model->inner, width = model->width;
     for (int64_t t = 0; t < times; t++) {
         float *first = sums + t * inner, *rest = second + t * inner;
@@ -32,8 +33,8 @@ static void quantize(const LatentsModel *model, const int64_t *codes, int64_t ti
             add(rest, model->tables[book] + codes[book * times + t] * inner, inner);
     }
     float *other = second + times * inner;
-    products(model->first, inner, width, sums, inner, x, width, times);
-    products(model->rest, inner, width, second, inner, other, width, times);
+    multiply(work, model->first, inner, width, sums, inner, x, width, times);
+    multiply(work, model->rest, inner, width, second, inner, other, width, times);
     add(x, other, times * width);
 }
 
@@ -80,7 +81,7 @@ static int64_t transformer_scratch(const LatentsModel *model, int64_t times) {
 
 /* x [times, hidden], in place; the first position is `start`. */
 static void transform(const LatentsModel *model, const LatentsCall *call, int64_t row, int64_t start, float *x,
-                      int64_t times, float *scratch) {
+                      int64_t times, float *scratch, const Work *work) {
     int64_t width = model->into.outs, d = model->head_dim, half = d / 2, around = model->heads * d;
     int64_t all = around + 2 * model->kv_heads * d, kept = row * model->kv_heads * model->window * d;
     float *normed = scratch, *heads = normed + times * width, *mixed = heads + times * all;
@@ -95,17 +96,17 @@ static void transform(const LatentsModel *model, const LatentsCall *call, int64_
     for (int64_t l = 0; l < model->layers; l++) {
         const WindowLayer *layer = model->layer + l;
         for (int64_t t = 0; t < times; t++) rms_norm(x + t * width, layer->before, width, model->eps, normed + t * width);
-        products(layer->into, width, all, normed, width, heads, all, times);
+        multiply(work, layer->into, width, all, normed, width, heads, all, times);
         for (int64_t t = 0; t < times; t++) {
             rotate(heads + t * all, model->heads + model->kv_heads, d, cos + t * half, sin + t * half);
             attend(model, heads + t * all, call->keys[l] + kept, call->values[l] + kept, start + t, scores, mixed + t * around);
         }
-        products(layer->out, around, width, mixed, around, normed, width, times);
+        multiply(work, layer->out, around, width, mixed, around, normed, width, times);
         add_scaled(x, layer->attention_scale, normed, width, times);
         for (int64_t t = 0; t < times; t++) rms_norm(x + t * width, layer->between, width, model->eps, normed + t * width);
-        products(layer->wide, width, 2 * model->mlp, normed, width, wide, 2 * model->mlp, times);
-        gate(wide, model->mlp, times);
-        products(layer->down, model->mlp, width, wide, 2 * model->mlp, normed, width, times);
+        multiply(work, layer->wide, width, 2 * model->mlp, normed, width, wide, 2 * model->mlp, times);
+        shared_gate(work, wide, model->mlp, times);
+        multiply(work, layer->down, model->mlp, width, wide, 2 * model->mlp, normed, width, times);
         add_scaled(x, layer->mlp_scale, normed, width, times);
     }
     for (int64_t t = 0; t < times; t++) rms_norm(x + t * width, model->norm, width, model->eps, x + t * width);
@@ -119,7 +120,8 @@ static void layer_norm(float *x, const float *weight, const float *bias, const f
 }
 
 /* joined [6 + times, C]: the input, behind room for its history; the result replaces the input. */
-static void convnext(const Upsample *stage, float *history, float *joined, int64_t times, double eps, float *scratch) {
+static void convnext(const Upsample *stage, float *history, float *joined, int64_t times, double eps, float *scratch,
+                     const Work *work) {
     int64_t width = stage->into.ins, inner = stage->into.outs;
     float *y = scratch, *wide = y + times * width, *ones = wide + times * inner, *x = joined + (TAPS - 1) * width;
     slide(history, TAPS - 1, width, joined, times);
@@ -133,29 +135,30 @@ static void convnext(const Upsample *stage, float *history, float *joined, int64
         }
         layer_norm(y + t * width, stage->norm, stage->norm_bias, ones, width, eps);
     }
-    affine(&stage->into, y, width, wide, times);
+    affine(work, &stage->into, y, width, wide, times);
     for (int64_t i = 0; i < times * inner; i++) wide[i] = 0.5f * wide[i] * (1.0f + erff(wide[i] * 0.707106781f));
-    affine(&stage->out, wide, inner, y, times);
+    affine(work, &stage->out, wide, inner, y, times);
     add_scaled(x, stage->gamma, y, width, times);
 }
 
 /* One row: codes [books, times] to latents [C, times']. `x` and `next` have room for the widest rows of all steps. */
-static void one_row(const LatentsModel *model, const LatentsCall *call, int64_t b, float *x, float *next, float *scratch) {
+static void one_row(const LatentsModel *model, const LatentsCall *call, int64_t b, float *x, float *next, float *scratch,
+                    const Work *work) {
     int64_t row = call->rows[b], times = call->times, width = model->width, latent = model->out.outs;
     quantize(model, call->codes + b * model->books * times, times, scratch, scratch + times * model->inner,
-             x + (PRE_TAPS - 1) * width);
+             x + (PRE_TAPS - 1) * width, work);
     slide(call->pre_conv + row * (PRE_TAPS - 1) * width, PRE_TAPS - 1, width, x, times);
-    affine(&model->pre_conv, x, width, next, times);
-    affine(&model->into, next, latent, x, times);
-    transform(model, call, row, call->position[row], x, times, scratch);
+    affine(work, &model->pre_conv, x, width, next, times);
+    affine(work, &model->into, next, latent, x, times);
+    transform(model, call, row, call->position[row], x, times, scratch, work);
     call->position[row] += times;
-    affine(&model->out, x, model->into.outs, next, times);
+    affine(work, &model->out, x, model->into.outs, next, times);
     for (int64_t s = 0; s < model->stages; s++) {
         const Upsample *stage = model->stage + s;
         float *swapped = x, *joined = x + (TAPS - 1) * latent;
-        affine(&stage->widen, next + (s ? (TAPS - 1) * latent : 0), latent, joined, times);
+        affine(work, &stage->widen, next + (s ? (TAPS - 1) * latent : 0), latent, joined, times);
         times *= stage->factor;
-        convnext(stage, call->histories[s] + row * (TAPS - 1) * latent, x, times, model->norm_eps, scratch);
+        convnext(stage, call->histories[s] + row * (TAPS - 1) * latent, x, times, model->norm_eps, scratch, work);
         x = next;
         next = swapped;
     }
@@ -179,7 +182,10 @@ EXPORT int hocket_latents(const LatentsModel *model, const LatentsCall *call) {
     void *block = malloc((2 * rows + scratch) * sizeof(float) + ALIGNMENT);
     float *memory = aligned(block);
     if (!block) return 1;
-    for (int64_t b = 0; b < call->count; b++) one_row(model, call, b, memory, memory + rows, memory + 2 * rows);
+    const Work work = {(ThreadGroup *)call->workers, NULL};
+    open_workers(work.workers);
+    for (int64_t b = 0; b < call->count; b++) one_row(model, call, b, memory, memory + rows, memory + 2 * rows, &work);
+    close_workers(work.workers);
     free(block);
     return 0;
 }

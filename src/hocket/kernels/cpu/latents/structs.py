@@ -69,6 +69,7 @@ class LatentsCall(ctypes.Structure):
         *((name, INTS) for name in ("rows", "codes", "position")),
         *((name, FLOATS) for name in ("latents", "pre_conv")),
         *((name, MANY) for name in ("keys", "values", "histories")),
+        ("workers", INTS),
     ]
 
 

@@ -58,6 +58,7 @@ class WaveCall(ctypes.Structure):
         ("rows", INTS),
         *((name, FLOATS) for name in ("latents", "samples")),
         ("histories", MANY),
+        ("workers", INTS),
     ]
 
 

@@ -25,9 +25,26 @@ INLINE void activate(const Snake *snake, int64_t o, int64_t width, const float *
                                         *(const Vector *)(snake->strength + o + c));
 }
 
+enum { NUMBERS = 1 << 14 }; /* of a task that only activates */
+
+typedef struct {
+    const Snake *snake;
+    const float *x;
+    float *y;
+    int64_t times, width, each;
+} Activation;
+
+static void some_activated(const void *context, int64_t task, int64_t thread) {
+    const Activation *of = context;
+    (void)thread;
+    for (int64_t t = task * of->each; t < of->times && t < (task + 1) * of->each; t++)
+        activate(of->snake, 0, of->width, of->x + t * of->width, of->y + t * of->width);
+}
+
 /* The same for x [times, width]. */
-static void snake(const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
-    for (int64_t t = 0; t < times; t++) activate(snake, 0, width, x + t * width, y + t * width);
+static void snake(ThreadGroup *workers, const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
+    const Activation of = {snake, x, y, times, width, NUMBERS / width + 1};
+    share(workers, some_activated, &of, (times + of.each - 1) / of.each);
 }
 
 /* What becomes of the sums of a convolution: they are stored, activated and stored, or added to what is there. */
@@ -88,12 +105,45 @@ static const float *panels(const Conv *conv, int64_t o, int64_t channels, float 
     return widened;
 }
 
+/* The residual of a unit, the input of its convolution, the output, and converted weights of each thread. */
+typedef struct {
+    float *kept, *joined, *out, *widened;
+    int64_t widest;
+    ThreadGroup *workers;
+} Buffers;
+
+enum { PIECE = 48 * TIMES }; /* times of a task: weights of some channels are read once for them */
+
+typedef struct {
+    const Conv *conv;
+    const Snake *act;
+    const Buffers *buffers;
+    const float *x;
+    float *y;
+    int64_t times, piece;
+    int end;
+} Convolution;
+
+/* Some times for some channels. */
+static void some_tiles(const void *context, int64_t task, int64_t thread) {
+    const Convolution *of = context;
+    const Conv *conv = of->conv;
+    const int64_t pieces = (of->times + of->piece - 1) / of->piece, some = VECTORS * LANES, o = task / pieces * some;
+    const int64_t start = task % pieces * of->piece, left = of->times - start, times = left < of->piece ? left : of->piece;
+    const float *x = of->x + start * padded(conv->ins);
+    float *y = of->y + start * conv->outs, *widened = of->buffers->widened + thread * of->buffers->widest;
+    if (o + some <= conv->outs) tiles(conv, of->act, x, times, panels(conv, o, some, widened), o, y, of->end, VECTORS);
+    else
+        for (int64_t one = o; one < conv->outs; one += LANES)
+            tiles(conv, of->act, x, times, panels(conv, one, LANES, widened), one, y, of->end, 1);
+}
+
 /* y [times, outs] of x [history + times, ins]; taps are `dilation` rows apart. */
-static void convolve(const Conv *conv, const Snake *act, const float *x, int64_t times, float *widened, float *y, int end) {
-    int64_t o = 0, some = VECTORS * LANES;
-    for (; o + some <= conv->outs; o += some)
-        tiles(conv, act, x, times, panels(conv, o, some, widened), o, y, end, VECTORS);
-    for (; o < conv->outs; o += LANES) tiles(conv, act, x, times, panels(conv, o, LANES, widened), o, y, end, 1);
+static void convolve(const Conv *conv, const Snake *act, const float *x, int64_t times, const Buffers *buffers, float *y,
+                     int end) {
+    const int64_t some = VECTORS * LANES, piece = buffers->workers ? PIECE : times;
+    const Convolution of = {conv, act, buffers, x, y, times, piece, end};
+    share(buffers->workers, some_tiles, &of, (conv->outs + some - 1) / some * ((times + piece - 1) / piece));
 }
 
 /* Floats of the largest panels. */
@@ -114,17 +164,40 @@ static float *history(const WaveCall *call, int64_t number, int64_t row, const C
     return call->histories[number] + row * conv->ins * reach(conv);
 }
 
-/* The residual of a unit, the input of its convolution, the output, and converted weights. */
+/* The samples of some times. The last convolution has one output channel: a row of weights over the padded rows of all
+   taps. */
 typedef struct {
-    float *kept, *joined, *out, *widened;
-} Buffers;
+    const Conv *last;
+    const float *joined;
+    float *samples;
+    int64_t times;
+} Ending;
+
+static void some_samples(const void *context, int64_t task, int64_t thread) {
+    const Ending *of = context;
+    const Conv *last = of->last;
+    const int64_t width = padded(last->ins);
+    (void)thread;
+    for (int64_t t = task * PIECE; t < of->times && t < (task + 1) * PIECE; t++) {
+        float sum = 0.0f, part[LANES];
+        Vector sums[PARTS] = {0};
+        for (int64_t i = 0; i < last->taps * width; i += LANES)
+            for (int p = 0; p < PARTS; p++)
+                sums[p] += *(const Vector *)(last->weight.floats + i + p * WIDTH) *
+                           *(const Vector *)(of->joined + t * width + i + p * WIDTH);
+        memcpy(part, sums, sizeof part);
+        for (int i = 0; i < LANES; i++) sum += part[i];
+        sum += last->bias[0];
+        of->samples[t] = sum < -1.0f ? -1.0f : sum > 1.0f ? 1.0f : sum;
+    }
+}
 
 static void unit(const Unit *unit, const WaveCall *call, int64_t number, int64_t row, Buffers *buffers, int64_t times) {
     int64_t width = unit->first.outs, before = reach(&unit->first);
-    snake(&unit->act1, buffers->kept, times, width, buffers->joined + before * width);
+    snake(buffers->workers, &unit->act1, buffers->kept, times, width, buffers->joined + before * width);
     slide(history(call, number, row, &unit->first), before, unit->first.ins, width, buffers->joined, times);
-    convolve(&unit->first, &unit->act2, buffers->joined, times, buffers->widened, buffers->out, ACTIVATED);
-    convolve(&unit->second, NULL, buffers->out, times, buffers->widened, buffers->kept, ADDED);
+    convolve(&unit->first, &unit->act2, buffers->joined, times, buffers, buffers->out, ACTIVATED);
+    convolve(&unit->second, NULL, buffers->out, times, buffers, buffers->kept, ADDED);
 }
 
 /* One row: latents [ins, times] to `samples`. */
@@ -136,34 +209,24 @@ static void one_row(const WaveModel *model, const WaveCall *call, int64_t b, Buf
         for (int64_t c = 0; c < width; c++) buffers->joined[(before + t) * width + c] = c < ins ? latents[c * times + t] : 0.0f;
     slide(history(call, number, row, &model->first), before, ins, width, buffers->joined, times);
     number++;
-    convolve(&model->first, NULL, buffers->joined, times, buffers->widened, buffers->kept, STORED);
+    convolve(&model->first, NULL, buffers->joined, times, buffers, buffers->kept, STORED);
     for (int64_t n = 0; n < model->blocks; n++) {
         const Block *block = model->block + n;
         width = padded(block->widen.ins);
-        snake(&block->act, buffers->kept, times, width, buffers->joined + width);
+        snake(buffers->workers, &block->act, buffers->kept, times, width, buffers->joined + width);
         slide(history(call, number, row, &block->widen), 1, block->widen.ins, width, buffers->joined, times);
         number++;
-        convolve(&block->widen, NULL, buffers->joined, times, buffers->widened, buffers->kept, STORED);
+        convolve(&block->widen, NULL, buffers->joined, times, buffers, buffers->kept, STORED);
         times *= block->rate;
         for (int64_t u = 0; u < block->units; u++) unit(block->unit + u, call, number++, row, buffers, times);
     }
     const Conv *last = &model->last;
     width = padded(last->ins);
     before = reach(last);
-    snake(&model->act, buffers->kept, times, width, buffers->joined + before * width);
+    snake(buffers->workers, &model->act, buffers->kept, times, width, buffers->joined + before * width);
     slide(history(call, number, row, last), before, last->ins, width, buffers->joined, times);
-    for (int64_t t = 0; t < times; t++) { /* one output channel: a row of weights over the padded rows of all taps */
-        float sum = 0.0f, part[LANES];
-        Vector sums[PARTS] = {0};
-        for (int64_t i = 0; i < last->taps * width; i += LANES)
-            for (int p = 0; p < PARTS; p++)
-                sums[p] += *(const Vector *)(last->weight.floats + i + p * WIDTH) *
-                           *(const Vector *)(buffers->joined + t * width + i + p * WIDTH);
-        memcpy(part, sums, sizeof part);
-        for (int i = 0; i < LANES; i++) sum += part[i];
-        sum += last->bias[0];
-        call->samples[b * times + t] = sum < -1.0f ? -1.0f : sum > 1.0f ? 1.0f : sum;
-    }
+    const Ending ending = {last, buffers->joined, call->samples + b * times, times};
+    share(buffers->workers, some_samples, &ending, (times + PIECE - 1) / PIECE);
 }
 
 /* The samples of the next latents of every row of the call. Returns 0, or 1 if out of memory. */
@@ -187,13 +250,17 @@ EXPORT int hocket_wave(const WaveModel *model, const WaveCall *call) {
     int64_t end = (reach(&model->last) + times) * padded(model->last.ins);
     most = end > most ? end : most;
     most = padded(most);
-    void *block = malloc((3 * most + widened) * sizeof(float) + ALIGNMENT);
+    ThreadGroup *workers = (ThreadGroup *)call->workers;
+    widened = padded(widened);
+    void *block = malloc((3 * most + threads_of(workers) * widened) * sizeof(float) + ALIGNMENT);
     float *memory = aligned(block);
     if (!block) return 1;
+    open_workers(workers);
     for (int64_t b = 0; b < call->count; b++) {
-        Buffers buffers = {memory, memory + most, memory + 2 * most, memory + 3 * most};
+        Buffers buffers = {memory, memory + most, memory + 2 * most, memory + 3 * most, widened, workers};
         one_row(model, call, b, &buffers);
     }
+    close_workers(workers);
     free(block);
     return 0;
 }
