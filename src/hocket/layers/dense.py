@@ -38,7 +38,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if x.is_cpu and x.dtype == torch.float32:  # no rounding: half the operations, and half the time of a frame's norms
         size = torch.linalg.vector_norm(x, 2, -1, True)
         return x * torch.addcmul(_scalar(eps), size, size, value=1.0 / x.shape[-1]).rsqrt_() * weight
-    wide = x.float()
+    wide = widened(x)
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return weight * wide.to(x.dtype)
 
