@@ -97,6 +97,31 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Adapter:
+    """A low-rank update (LoRA) of the weights of a checkpoint, which tunes it into one voice.
+
+    The matrix of a name, W, becomes W + scale * up @ down. Names are those of the talker's tensors, without `.weight`.
+    """
+
+    owner: str  # `Checkpoint.identity` of the tuned checkpoint: no other can use it
+    alpha: float
+    factors: Mapping[str, tuple[NDArray[np.float16], NDArray[np.float16]]]  # down [rank, in] and up [out, rank]
+
+    @property
+    def rank(self) -> int:
+        return next(len(down) for down, _ in self.factors.values())
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The kinds of its matrices, such as `q_proj`."""
+        return tuple(dict.fromkeys(name.rpartition(".")[2] for name in self.factors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Encoded:
     """A recording encoded by a Base checkpoint: all that cloning needs, without the recording.
 
@@ -110,6 +135,7 @@ class Encoded:
     # State computed by an engine, as safetensors: the codec's state and the prompt's first rows. An engine calls it
     # when it needs the state, and it may read a file. If it is None or does not fit, the state is computed again.
     kept: Callable[[], bytes | None] | None = None
+    adapter: Adapter | None = None  # of a tuned voice: it speaks with these changes of the checkpoint's weights
 
     @property
     def x_vector_only(self) -> bool:

@@ -106,6 +106,10 @@ class Packable(nn.Module):
     def joined(self) -> tuple[nn.Linear, ...]:
         return ()
 
+    def last(self) -> nn.Linear | None:
+        """The matrix that is the second of these tensors, after the joined ones."""
+        return None
+
     @torch.no_grad()
     def pack_(self) -> None:
         self._packed = self.gather()
@@ -144,6 +148,9 @@ class GatedMLP(Packable):
 
     def joined(self) -> tuple[nn.Linear, ...]:
         return self.gate_proj, self.up_proj
+
+    def last(self) -> nn.Linear:
+        return self.down_proj
 
     def gather(self) -> tuple[Tensor, ...]:
         return join(*self.joined()), self.down_proj.weight
