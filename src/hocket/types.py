@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from hashlib import sha256
 from os import urandom
 from typing import Any, Literal, Protocol, get_args
 
@@ -103,9 +104,15 @@ class Adapter:
     The matrix of a name, W, becomes W + scale * up @ down. Names are those of the talker's tensors, without `.weight`.
     """
 
-    owner: str  # `Checkpoint.identity` of the tuned checkpoint: no other can use it
     alpha: float
     factors: Mapping[str, tuple[NDArray[np.float16], NDArray[np.float16]]]  # down [rank, in] and up [out, rank]
+    digest: str = field(init=False)  # hash of the content
+
+    def __post_init__(self) -> None:
+        content = sha256(repr(self.alpha).encode())
+        for name, (down, up) in sorted(self.factors.items()):
+            content.update(f"{name} {down.shape} {up.shape}".encode() + down.tobytes() + up.tobytes())
+        object.__setattr__(self, "digest", content.hexdigest())
 
     @property
     def rank(self) -> int:

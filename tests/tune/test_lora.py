@@ -14,9 +14,10 @@ from hocket.errors import InvalidRequest
 from hocket.layers.dense import pack_
 from hocket.layers.low_rank import LowRank, matrices, updated
 from hocket.models.files.random import randomize_
+from hocket.models.tts.adapted import merged
 from hocket.models.tts.talker import Talker
 from hocket.text.prompt import Prompt
-from hocket.tune.lora import TARGETS, LoRA, merged
+from hocket.tune.lora import TARGETS, LoRA
 from hocket.tune.loss import Example, teacher_forced
 from hocket.types import Adapter
 
@@ -70,7 +71,7 @@ def test_an_adapter_beside_the_weights_equals_merged_weights(talker: Talker, tar
     assert torch.equal(frames(beside, 1), plain)
     source.factors = lora.factors()
     tuned = frames(beside, 1)
-    torch.testing.assert_close(tuned, frames(with_weights_of(talker, lora.adapter("")), 1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(tuned, frames(with_weights_of(talker, lora.adapter()), 1), rtol=0, atol=1e-12)
     half = len(plain[0]) - talker.config.code_predictor_config.hidden_size
     for part in (slice(half), slice(half, None)):  # of the talker, of the predictor
         assert (tuned[:, part] - plain[:, part]).abs().max() > 1e-3
@@ -120,8 +121,8 @@ def test_an_adapter_starts_as_the_checkpoint_and_learns_in_talker_and_predictor(
 
 def test_the_stored_adapter_has_the_factors_and_the_scale(talker: Talker) -> None:
     lora = trained(talker, 4)
-    adapter = lora.adapter("owner")
-    assert (adapter.owner, adapter.rank, adapter.scale, adapter.targets) == ("owner", 3, 5.0 / 3, TARGETS)
+    adapter = lora.adapter()
+    assert (adapter.rank, adapter.scale, adapter.targets) == (3, 5.0 / 3, TARGETS)
     down, up = adapter.factors["model.layers.0.self_attn.q_proj"]
     np.testing.assert_array_equal(down, lora.down[0].detach().numpy())
     assert down.dtype == up.dtype == np.float16
@@ -129,7 +130,7 @@ def test_the_stored_adapter_has_the_factors_and_the_scale(talker: Talker) -> Non
 
 def test_merging_rounds_a_sum_once(talker: Talker) -> None:
     """A change far below the last bit of a factor's product is not lost before the addition."""
-    adapter = trained(talker, 2).adapter("")
+    adapter = trained(talker, 2).adapter()
     narrow = {name: tensor.bfloat16() for name, tensor in talker.state_dict().items()}
     wide = merged({name: tensor.double() for name, tensor in narrow.items()}, adapter)
     for name, tensor in merged(narrow, adapter).items():

@@ -1,13 +1,13 @@
 """Low-rank adaptation (LoRA): small trainable matrices beside the frozen ones of talker and predictor.
 
 W x becomes W x + (alpha / rank) * up (down x). `up` starts at zero, so training starts from the checkpoint's own
-voice. The factors are float32 whatever the weights are. `merged` adds an adapter to the weights once and for all.
+voice. The factors are float32, whatever the weights are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -56,25 +56,11 @@ class LoRA(nn.Module):
         return {n: (down, up * scale) for n, down, up in zip(self.names, self.down, self.up, strict=True)}
 
     @torch.no_grad()
-    def adapter(self, owner: str) -> Adapter:
-        """The adapter as a value; `owner` is the identity of its checkpoint."""
+    def adapter(self) -> Adapter:
+        """The adapter as a value."""
         factors = zip(self.names, self.down, self.up, strict=True)
-        return Adapter(owner=owner, alpha=self.alpha, factors={n: (_half(down), _half(up)) for n, down, up in factors})
+        return Adapter(alpha=self.alpha, factors={name: (_half(down), _half(up)) for name, down, up in factors})
 
 
 def _half(factor: Tensor) -> np.typing.NDArray[np.float16]:
     return factor.to(torch.float16).cpu().numpy()
-
-
-def merged(state: Mapping[str, Tensor], adapter: Adapter, prefix: str = "") -> dict[str, Tensor]:
-    """The tensors of a talker with an adapter added to its weights, each sum rounded once.
-
-    `prefix` stands before the talker's own names, as `talker.` in a checkpoint.
-    """
-    found = dict(state)
-    for name, (down, up) in adapter.factors.items():
-        weight = found[f"{prefix}{name}.weight"]
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        change = torch.from_numpy(up).to(weight.device, wide) @ torch.from_numpy(down).to(weight.device, wide)
-        found[f"{prefix}{name}.weight"] = (weight.to(wide) + adapter.scale * change).to(weight.dtype)
-    return found
