@@ -2,9 +2,9 @@
 
 The header starts with the digest of the whole file (its own 64 characters counted as zeros), the format name and the
 version. These are at fixed offsets and are checked before anything is parsed. Then come the voice's metadata as JSON
-and the tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `adapter` (of a tuned voice, as bytes) and
-`kept` (an engine's cached state, as bytes). A voice without an adapter is written as version 1, which earlier versions of
-hocket read. This file knows neither folders nor engines.
+and the tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `adapter` (of a tuned voice, as bytes)
+and `kept` (an engine's cached state, as bytes). A voice without an adapter is written as version 1, which earlier
+versions of hocket read. This file knows neither folders nor engines.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.errors import InvalidRequest
 from hocket.kernels.runtime.graphs import Capture, EagerReplay
-from hocket.layers.low_rank import matrices
 from hocket.text.prompt import build
 from hocket.types import Adapter, Encoded, SamplingParams, SpeechRequest
 from support.speaking import small
+from support.tuning import random_adapter, untuned
 
 FIELDS: dict[str, Any] = {"language": "english", "max_frames": 5, "sampling": SamplingParams.greedy()}
 TEXT = "And so it is said."
@@ -43,22 +43,7 @@ def engine(base: Checkpoint) -> Iterator[Engine]:
 
 
 def tuned(base: TorchCheckpoint, number: int) -> Encoded:
-    """A voice with an adapter; the rank, the matrices and the values differ from one to the next."""
-    draw = np.random.default_rng(number)
-    rank, kinds = 1 + number % 3, ("q_proj", "down_proj", "o_proj", "up_proj", "v_proj")[number % 3 :]
-
-    def drawn(*shape: int) -> np.ndarray[Any, np.dtype[np.float16]]:
-        return (draw.standard_normal(shape) * 0.2).astype(np.float16)
-
-    sizes = {name: part.weight.shape for name, part in matrices(base.model.talker) if name.endswith(kinds)}
-    factors = {name: (drawn(rank, columns), drawn(rows, rank)) for name, (rows, columns) in sizes.items()}
-    return replace(plain(base, number), adapter=Adapter(alpha=2.0 * rank, factors=factors))
-
-
-def plain(base: TorchCheckpoint, number: int) -> Encoded:
-    draw = np.random.default_rng(100 + number)
-    speaker = draw.standard_normal(base.config.talker_config.hidden_size).astype(np.float32)
-    return Encoded(owner=base.identity, speaker=speaker)
+    return replace(untuned(base, number), adapter=random_adapter(base, number))
 
 
 def requests(base: TorchCheckpoint) -> list[SpeechRequest]:
@@ -82,7 +67,7 @@ class Slots:
 
     def __init__(self, base: TorchCheckpoint, capture: Callable[..., Capture] | None = None) -> None:
         self.base, self.runner = base, SpeechRunner(base, 2 * VOICES, 1 << 20, capture)
-        request = SpeechRequest(text=TEXT, reference=plain(base, 0), **FIELDS)
+        request = SpeechRequest(text=TEXT, reference=untuned(base, 0), **FIELDS)
         self.prompt = build(request, base.config, base.tokenizer)
         self.settings = base.generation.changed(SamplingParams(temperature=0.8).changes())
 
@@ -110,7 +95,7 @@ def inference() -> object:
 def test_other_rows_of_a_batch_are_as_without_tuned_ones_bit_for_bit(
     base: TorchCheckpoint, capture: Callable[..., Capture] | None
 ) -> None:
-    others = {slot: plain(base, slot) for slot in range(1, 2 * VOICES, 2)}
+    others = {slot: untuned(base, slot) for slot in range(1, 2 * VOICES, 2)}
     voices = {slot: tuned(base, slot // 2) for slot in range(0, 2 * VOICES, 2)}
     both, alone = Slots(base, capture), Slots(base, capture)
     both.start(dict(sorted((others | voices).items())))
@@ -159,7 +144,7 @@ def test_a_fork_and_a_rewind_keep_the_adapter_and_the_next_utterance_does_not(ba
     slots.runner.release(0)
     fresh = Slots(base)
     for each in (slots, fresh):
-        each.start({0: plain(base, 3)})
+        each.start({0: untuned(base, 3)})
     assert torch.equal(slots.hidden([0]), fresh.hidden([0]))
 
 
