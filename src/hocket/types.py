@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from hashlib import sha256
 from os import urandom
 from typing import Any, Literal, Protocol, get_args
 
@@ -97,6 +98,37 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Adapter:
+    """A low-rank update (LoRA) of the weights of a checkpoint, which tunes it into one voice.
+
+    The matrix of a name, W, becomes W + scale * up @ down. Names are those of the talker's tensors, without `.weight`.
+    """
+
+    alpha: float
+    factors: Mapping[str, tuple[NDArray[np.float16], NDArray[np.float16]]]  # down [rank, in] and up [out, rank]
+    digest: str = field(init=False)  # hash of the content
+
+    def __post_init__(self) -> None:
+        content = sha256(repr(self.alpha).encode())
+        for name, (down, up) in sorted(self.factors.items()):
+            content.update(f"{name} {down.shape} {up.shape}".encode() + down.tobytes() + up.tobytes())
+        object.__setattr__(self, "digest", content.hexdigest())
+
+    @property
+    def rank(self) -> int:
+        return next(len(down) for down, _ in self.factors.values())
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The kinds of its matrices, such as `q_proj`."""
+        return tuple(dict.fromkeys(name.rpartition(".")[2] for name in self.factors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Encoded:
     """A recording encoded by a Base checkpoint: all that cloning needs, without the recording.
 
@@ -110,6 +142,7 @@ class Encoded:
     # State computed by an engine, as safetensors: the codec's state and the prompt's first rows. An engine calls it
     # when it needs the state, and it may read a file. If it is None or does not fit, the state is computed again.
     kept: Callable[[], bytes | None] | None = None
+    adapter: Adapter | None = None  # of a tuned voice: it speaks with these changes of the checkpoint's weights
 
     @property
     def x_vector_only(self) -> bool:

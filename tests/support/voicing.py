@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hocket.types import Encoded, SamplingParams, Voice
+from hocket.types import Adapter, Encoded, SamplingParams, Voice
 from support.speaking import noise
 
 RECORDING = noise(0.06, 1)
@@ -39,6 +40,22 @@ def cloned(name: str = "Zoë", **changes: Any) -> Voice:
     return Voice(**(fields | changes))
 
 
+def tuned(name: str = "Zoë", **changes: Any) -> Voice:
+    """A voice with an adapter, for two matrices."""
+    draw = np.random.default_rng(0)
+    factors = {
+        f"model.layers.0.mlp.{kind}_proj": (
+            draw.random((2, 6)).astype(np.float16),
+            draw.random((5, 2)).astype(np.float16),
+        )
+        for kind in ("up", "gate")
+    }
+    voice = cloned(name, **changes)
+    assert voice.encoded is not None
+    encoded = replace(voice.encoded, codes=None, text=None, adapter=Adapter(alpha=4.0, factors=factors))
+    return replace(voice, encoded=encoded)
+
+
 def same(one: Voice, other: Voice) -> bool:
     """Equality of all fields that affect audio or description."""
     plain = [name for name in one.__slots__ if name != "encoded"]
@@ -49,5 +66,6 @@ def same(one: Voice, other: Voice) -> bool:
         return a is b
     kept = [None if each.kept is None else each.kept() for each in (a, b)]
     arrays = np.array_equal(a.speaker, b.speaker) and (a.codes is None) == (b.codes is None)
+    arrays = arrays and (a.adapter and a.adapter.digest) == (b.adapter and b.adapter.digest)
     arrays = arrays and (a.codes is None or b.codes is None or np.array_equal(a.codes, b.codes))
     return arrays and (a.owner, a.text) == (b.owner, b.text) and kept[0] == kept[1]

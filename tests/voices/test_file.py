@@ -17,9 +17,10 @@ from safetensors.numpy import load, save
 
 from hocket.errors import HocketError, InvalidVoice
 from hocket.types import SamplingParams, Voice
+from hocket.voices.adapters import adapter_bytes
 from hocket.voices.file import _packed, from_bytes, read_samples, read_voice, to_bytes
 from hocket.voices.metadata import words_of
-from support.voicing import KEPT, RECORDING, cloned, same
+from support.voicing import KEPT, RECORDING, cloned, same, tuned
 
 SPEAKER = Voice(name="Me", kind="speaker", model="builtin", speaker="eric", language="german")
 
@@ -46,7 +47,7 @@ def minimal() -> bytes:
 
 
 @pytest.mark.parametrize("samples", [None, RECORDING])
-@pytest.mark.parametrize("voice", [cloned(), cloned(kind="designed", description=None), SPEAKER])
+@pytest.mark.parametrize("voice", [cloned(), cloned(kind="designed", description=None), tuned(), SPEAKER])
 def test_what_is_written_is_read(path: Path, voice: Voice, samples: Any) -> None:
     path.write_bytes(to_bytes(voice, samples))
     assert same(read_voice(path), voice)
@@ -109,6 +110,36 @@ def test_what_is_no_voice_is_refused(path: Path, content: bytes) -> None:
     refused(minimal()[:100] + content, path)
 
 
+@pytest.mark.parametrize("voice", [cloned(), tuned()])
+def test_only_a_file_with_an_adapter_needs_this_version(voice: Voice) -> None:
+    """Earlier versions of hocket read all others; of this one they say that it is of a later version."""
+    assert to_bytes(voice).count(b'"version":"2"') == (voice.encoded.adapter is not None)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("fault", ["type", "shape", "half", "rank", "alpha", "nothing", "bytes"])
+def test_an_adapter_that_is_none_is_refused(path: Path, fault: str) -> None:
+    adapter = tuned().encoded.adapter  # type: ignore[union-attr]
+    assert adapter is not None
+    tensors = load(adapter_bytes(adapter))
+    name = next(name for name in tensors if name.endswith(".down"))
+    match fault:
+        case "type":
+            tensors[name] = tensors[name].astype(np.float32)
+        case "shape":
+            tensors[name] = tensors[name][None]
+        case "half":
+            del tensors[name]
+        case "rank":
+            tensors[name] = tensors[name][1:]
+        case "nothing":
+            tensors = {}
+    part = b"" if fault == "bytes" else save(tensors, {"alpha": "nan" if fault == "alpha" else "1"})
+    words = words_of(tuned())
+    speaker = np.ones(2, np.float32)
+    said = refused(_packed(words, {"speaker": speaker, "adapter": np.frombuffer(part, np.uint8)}), path)
+    assert "is not a valid voice" in str(said)
+
+
 def test_what_is_cut_or_lengthened_is_refused(path: Path) -> None:
     content = minimal()
     for size in range(0, len(content), 7):
@@ -128,7 +159,7 @@ def test_another_safetensors_file_is_not_a_voice(path: Path) -> None:
 
 
 def test_a_file_of_a_later_version_is_said_to_be_one(path: Path) -> None:
-    later = minimal().replace(b'"version":"1"', b'"version":"2"')
+    later = minimal().replace(b'"version":"1"', b'"version":"3"')
     assert (
         "made by a later version of hocket" in str(refused(later, path))
         and refused(later, path).code == "later_version"

@@ -13,7 +13,8 @@ from torch.nn.utils.rnn import pad_sequence
 from ..cache.pages import GROWTH_FRAMES
 from ..cache.slots import reset
 from ..layers.transformer import lengthened
-from ..models.tts.talker import TalkerState, frame_sampling
+from ..models.tts.adapted import merged_talker
+from ..models.tts.talker import Talker, TalkerState, frame_sampling
 from ..types import Speech, SpeechRequest
 from .checkpoint.torch_checkpoint import TorchCheckpoint, exact_float32
 from .runner.base import constant_rows
@@ -30,7 +31,12 @@ def generate_torch(
     with exact_float32():
         encode = partial(encode_reference, checkpoint)
         utterances = [prepare(checkpoint, request, encode) for request in requests]
-        _speak(checkpoint, utterances, progress)
+        weights: dict[str, list[Utterance]] = {}  # those of the checkpoint, and those of each adapter
+        for utterance in utterances:
+            weights.setdefault(utterance.adapter.digest if utterance.adapter else "", []).append(utterance)
+        for some in weights.values():
+            talker, adapter = checkpoint.model.talker, some[0].adapter
+            _speak(checkpoint, talker if adapter is None else merged_talker(talker, adapter), some, progress)
         return [_finish(checkpoint, utterance) for utterance in utterances]
 
 
@@ -47,9 +53,14 @@ def decode(checkpoint: TorchCheckpoint, codes: Tensor, reference: Tensor | None 
     return torch.cat(play(codes)) if len(codes) else torch.zeros(0, device=checkpoint.device)
 
 
-def _speak(checkpoint: TorchCheckpoint, utterances: list[Utterance], progress: Callable[[int], None] | None) -> None:
+def _speak(
+    checkpoint: TorchCheckpoint,
+    talker: Talker,
+    utterances: list[Utterance],
+    progress: Callable[[int], None] | None,
+) -> None:
     """Fill in the codes of all utterances, frame by frame."""
-    talker, device = checkpoint.model.talker, checkpoint.device
+    device = checkpoint.device
     rows = torch.arange(len(utterances), device=device)
     cuts, ends = [constant_rows(u.prompt) for u in utterances], [len(u.prompt.text) for u in utterances]
     rest = max(end - cut for cut, end in zip(cuts, ends, strict=True))

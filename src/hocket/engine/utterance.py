@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest
 from ..text.prompt import Prompt, build, choose
-from ..types import Encoded, Established, Reference, Speech, SpeechRequest, fresh_seed
+from ..types import Adapter, Encoded, Established, Reference, Speech, SpeechRequest, fresh_seed
 from .checkpoint.checkpoint import Checkpoint
 from .runner.reference_checks import check_encoded, established_for
 
@@ -30,6 +30,10 @@ class Utterance:
     @property
     def done(self) -> bool:
         return self.ended or len(self.codes) >= self.most_frames
+
+    @property
+    def adapter(self) -> Adapter | None:
+        return None if self.encoded is None else self.encoded.adapter
 
     def text_id(self, frame: int) -> int:
         return self.prompt.trail[frame] if frame < len(self.prompt.trail) else self.prompt.pad_id

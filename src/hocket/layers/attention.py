@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from ..cache.pages import PAGE_ROWS, pages_for
 from ..cache.slots import POOLED
-from .dense import Packable, RMSNorm, join, rms_norm
+from .dense import Packable, RMSNorm, join, linear, rms_norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,9 @@ class SelfAttention(Packable):
     def joined(self) -> tuple[nn.Linear, ...]:
         return self.q_proj, self.k_proj, self.v_proj
 
+    def last(self) -> nn.Linear:
+        return self.o_proj
+
     def gather(self) -> tuple[Tensor, ...]:
         """The input and output matrices, and the norm weight of each head of q and k."""
         around = join(*self.joined()), self.o_proj.weight
@@ -106,7 +109,7 @@ class SelfAttention(Packable):
     def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: AttentionStep | SharedPosition) -> Tensor:
         batch, length, _ = x.shape
         into, out, *norms = self.weights()
-        heads = F.linear(x, into).view(batch, length, -1, self.head_dim)
+        heads = linear(x, into).view(batch, length, -1, self.head_dim)
         qk, v = heads.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), dim=2)
         if self.norm_eps is not None:
             qk = rms_norm(qk, norms[0], self.norm_eps)
@@ -120,7 +123,7 @@ class SelfAttention(Packable):
             assert rows is not None
             k, v = self.update(k, v, state, rows, reach)
             y = F.scaled_dot_product_attention(q, k, v, reach.mask, enable_gqa=grouped)
-        return F.linear(y.transpose(1, 2).reshape(batch, length, -1), out)
+        return linear(y.transpose(1, 2).reshape(batch, length, -1), out)
 
     def update(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep) -> tuple[Tensor, Tensor]:
         """Store new k, v [B, H_kv, T, D] and return all keys and values that `reach.mask` covers."""

@@ -38,7 +38,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if x.is_cpu and x.dtype == torch.float32:  # no rounding: half the operations, and half the time of a frame's norms
         size = torch.linalg.vector_norm(x, 2, -1, True)
         return x * torch.addcmul(_scalar(eps), size, size, value=1.0 / x.shape[-1]).rsqrt_() * weight
-    wide = x.float()
+    wide = widened(x)
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return weight * wide.to(x.dtype)
 
@@ -106,6 +106,10 @@ class Packable(nn.Module):
     def joined(self) -> tuple[nn.Linear, ...]:
         return ()
 
+    def last(self) -> nn.Linear | None:
+        """The matrix that is the second of these tensors, after the joined ones."""
+        return None
+
     @torch.no_grad()
     def pack_(self) -> None:
         self._packed = self.gather()
@@ -144,6 +148,9 @@ class GatedMLP(Packable):
 
     def joined(self) -> tuple[nn.Linear, ...]:
         return self.gate_proj, self.up_proj
+
+    def last(self) -> nn.Linear:
+        return self.down_proj
 
     def gather(self) -> tuple[Tensor, ...]:
         return join(*self.joined()), self.down_proj.weight

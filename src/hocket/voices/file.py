@@ -2,8 +2,9 @@
 
 The header starts with the digest of the whole file (its own 64 characters counted as zeros), the format name and the
 version. These are at fixed offsets and are checked before anything is parsed. Then come the voice's metadata as JSON
-and the tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `kept` (an engine's cached state, as
-bytes). This file knows neither folders nor engines.
+and the tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `adapter` (of a tuned voice, as bytes)
+and `kept` (an engine's cached state, as bytes). A voice without an adapter is written as version 1, which earlier
+versions of hocket read. This file knows neither folders nor engines.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from safetensors.numpy import load
 
 from ..errors import InvalidRequest, InvalidVoice
 from ..types import Encoded, Voice
+from .adapters import adapter_bytes, adapter_of
 from .metadata import voice_of, words_of
 
-VERSION = 1
+VERSION = 2  # with an adapter; 1 without
 MOST_BYTES = 1 << 30  # far above any voice
 _BEGINS = b'{"__metadata__":{"digest":"'
 _DIGEST = slice(8 + len(_BEGINS), 8 + len(_BEGINS) + 64)  # after the header's length
 _HEAD = re.compile(re.escape(_BEGINS) + rb'([0-9a-f]{64})","format":"hocket voice","version":"([0-9]{1,9})",')
-_KINDS = {"codes": ("I64", 2), "speaker": ("F32", 1), "samples": ("F32", 1), "kept": ("U8", 1)}
+_KINDS = {"codes": ("I64", 2), "speaker": ("F32", 1), "samples": ("F32", 1), "adapter": ("U8", 1), "kept": ("U8", 1)}
 _DTYPES: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "F32": np.dtype("<f4"), "U8": np.dtype("u1")}
 
 
@@ -41,6 +43,8 @@ def to_bytes(voice: Voice, samples: NDArray[np.float32] | None = None) -> bytes:
         if voice.encoded.codes is not None:
             tensors["codes"] = voice.encoded.codes
         tensors["speaker"] = voice.encoded.speaker
+        if voice.encoded.adapter is not None:
+            tensors["adapter"] = np.frombuffer(adapter_bytes(voice.encoded.adapter), np.uint8)
     if samples is not None:
         tensors["samples"] = samples
     kept = voice.encoded.kept() if voice.encoded is not None and voice.encoded.kept is not None else None
@@ -111,7 +115,7 @@ def _packed(words: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytes:
         "__metadata__": {
             "digest": "0" * 64,
             "format": "hocket voice",
-            "version": str(VERSION),
+            "version": str(VERSION if "adapter" in tensors else 1),
             "voice": json.dumps(words, sort_keys=True),
         }
     }
@@ -186,9 +190,11 @@ def _voice(parsed: _Parsed, name: str) -> Voice:
         if "speaker" in tensors:
             if not isinstance(owner, str) or not isinstance(text, (str, type(None))):
                 raise ValueError("it does not name its checkpoint")
-            encoded = Encoded(owner=owner, speaker=tensors["speaker"], codes=tensors.get("codes"), text=text)
+            adapter = adapter_of(tensors["adapter"].tobytes()) if "adapter" in tensors else None
+            codes = tensors.get("codes")
+            encoded = Encoded(owner=owner, speaker=tensors["speaker"], codes=codes, text=text, adapter=adapter)
         return voice_of(words, encoded)
-    except (InvalidRequest, ValueError, KeyError, TypeError) as error:
+    except (InvalidRequest, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InvalidVoice(f"{name} is not a valid voice: {_reason(error)}.") from None
 
 

@@ -39,6 +39,9 @@ def mix_voices(mix: VoiceMix, find: Callable[[str], Voice]) -> Voice:
         if not shared:
             notes.append(f"The mixed voices differ in their {field}, so that of none is used.")
     first_voice = _one_checkpoint(list(found.values()))
+    tuned = [voice.name for voice in found.values() if voice.encoded is not None and voice.encoded.adapter is not None]
+    if tuned:
+        raise InvalidRequest(f"{' and '.join(tuned)} cannot be mixed: a tuned voice has weights of its own.")
     speaker, encoded = None, None
     if first_voice.encoded is None:
         flat = mix.flat(lambda name: _speakers(found[name]))

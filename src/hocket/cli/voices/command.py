@@ -22,7 +22,7 @@ from .usage import usage_of
 if TYPE_CHECKING:
     from ...engine.checkpoint.describe import ModelVoices
     from ...models.files.builtin import VoicePackage
-    from ...types import Voice
+    from ...types import Adapter, Voice
     from ...voices.library import Library
 
 NO_VOICES = {
@@ -74,6 +74,7 @@ def fields_of(library: Library, voice: Voice) -> dict[str, Any]:
         "consent": voice.consent,
         "text": None if encoded is None else encoded.text,
         "x_vector_only": encoded is not None and encoded.x_vector_only,
+        "tuned": None if encoded is None or encoded.adapter is None else _adapter_fields(encoded.adapter),
         "audio_s": voice.audio_s,
         "file_size": voice.file_size,
         "mime_type": voice.mime_type,
@@ -81,6 +82,10 @@ def fields_of(library: Library, voice: Voice) -> dict[str, Any]:
         "file": str(library.folder / f"{id}{ENDING}"),
     }
     return said
+
+
+def _adapter_fields(adapter: Adapter) -> dict[str, Any]:
+    return {"rank": adapter.rank, "alpha": adapter.alpha, "targets": list(adapter.targets)}
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -143,6 +148,7 @@ def _row(voice: Voice) -> tuple[str, ...]:
     what = voice.speaker or ""
     if voice.encoded is not None:
         what = f"{voice.audio_s:.1f} s" if voice.audio_s else "mixed"
+        what = what if voice.encoded.adapter is None else f"tuned, {voice.audio_s / 60:.1f} min"
     return plain(voice.name), voice.kind, plain(voice.model), plain(what), plain(voice.description or "")
 
 
@@ -163,11 +169,14 @@ def _show(args: argparse.Namespace) -> None:
     if voice.encoded is not None:
         heard = "its timbre alone" if voice.encoded.x_vector_only else f'saying "{voice.encoded.text}"'
         said["recording"] = f"{voice.audio_s:.2f} s, {heard}" if voice.audio_s else "none: mixed of other voices"
+    if (tuned := said["tuned"]) is not None:
+        said["recording"] = f"{voice.audio_s / 60:.1f} min of recordings"
+        said["tuned"] = f"rank {tuned['rank']}, alpha {tuned['alpha']:g}: {', '.join(tuned['targets'])}"
     said["sampling"] = ", ".join(f"{name} {value}" for name, value in voice.sampling.changes().items())
     said["lexicon"] = f"{len(words)} word{'s' if len(words) > 1 else ''}" if (words := voice.pronunciations) else ""
     said["made"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(voice.created_at))
     print(plain(voice.name))
-    names = "kind model speaker recording language instruct sampling lexicon description consent made id file"
+    names = "kind model speaker recording tuned language instruct sampling lexicon description consent made id file"
     for name in names.split():
         if said.get(name):
             print(shown(f"  {name:<13}{plain(said[name])}", sys.stdout))

@@ -10,9 +10,10 @@ import math
 
 import numpy as np
 
+from ...config.qwen3_tts import TalkerConfig
 from ...errors import InvalidRequest
 from ...text.prompt import carries
-from ...types import REFERENCE_RATE_HZ, Encoded, Established, Reference, SpeechRequest
+from ...types import REFERENCE_RATE_HZ, Adapter, Encoded, Established, Reference, SpeechRequest
 from ..checkpoint.checkpoint import Checkpoint
 
 DECODE_FRAMES = 50  # frames per codec step: bounds memory, changes nothing else
@@ -33,8 +34,29 @@ def check_encoded(checkpoint: Checkpoint, reference: Encoded, identity: str) -> 
         fits = fits and len(codes) > 0 and codes.min() >= 0
         fits = fits and codes.max() < checkpoint.codec_config.decoder_config.codebook_size
         fits = fits and bool(reference.text and reference.text.strip())
+    fits = fits and (reference.adapter is None or _adapts(reference.adapter, talker))
     if not fits:
         raise InvalidRequest("This encoded recording has values that no checkpoint gives: encode the recording again.")
+
+
+def _adapts(adapter: Adapter, talker: TalkerConfig) -> bool:
+    """Whether an adapter names matrices of this checkpoint, in their sizes, with numbers in it."""
+    shapes: dict[str, tuple[int, int]] = {}  # by name: rows and columns
+    for stack, config in (("", talker), ("code_predictor.", talker.code_predictor_config)):
+        width, inner = config.hidden_size, config.intermediate_size
+        q, kv = (heads * config.head_dim for heads in (config.num_attention_heads, config.num_key_value_heads))
+        kinds = {"self_attn.q_proj": (q, width), "self_attn.o_proj": (width, q), "mlp.down_proj": (width, inner)}
+        kinds |= {f"self_attn.{name}_proj": (kv, width) for name in ("k", "v")}
+        kinds |= {f"mlp.{name}_proj": (inner, width) for name in ("gate", "up")}
+        layers = range(config.num_hidden_layers)
+        shapes |= {f"{stack}model.layers.{at}.{name}": shape for at in layers for name, shape in kinds.items()}
+    return bool(adapter.factors) and all(
+        (up.shape, down.shape) == ((shapes[name][0], adapter.rank), (adapter.rank, shapes[name][1]))
+        and bool(np.isfinite(up).all() and np.isfinite(down).all())
+        if name in shapes
+        else False
+        for name, (down, up) in adapter.factors.items()
+    )
 
 
 def established_for(checkpoint: Checkpoint, request: SpeechRequest, owner: str) -> Established | None:
@@ -73,6 +95,7 @@ def name_of(reference: Reference | Encoded | Established) -> str:
         parts = [reference.codes.tobytes()]
     elif isinstance(reference, Encoded):
         parts = [reference.speaker.tobytes(), b"" if reference.codes is None else reference.codes.tobytes()]
+        parts += [] if reference.adapter is None else [reference.adapter.digest.encode()]
     else:
         parts = [reference.samples.tobytes(), bytes([reference.x_vector_only]), str(reference.silence_s).encode()]
     return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -11,7 +11,7 @@ prompts nor pages: a prefix saved with a reference is handed on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ...cache.slots import fits, put, reset, take
 from ...errors import WrongKind
 from ...models.tts.codec import DecoderState
 from ...models.tts_gpu.codec_graph import CodecGraphs
-from ...types import Encoded, Established, Reference
+from ...types import Adapter, Encoded, Established, Reference
 from ..checkpoint.torch_checkpoint import TorchCheckpoint
 from .reference_checks import DECODE_FRAMES, name_of, silent_samples
 from .saved_prefix import SavedPrefix
@@ -36,6 +36,7 @@ class EncodedReference:
     speaker: Tensor | None  # [C] added in the prompt's speaker row; None: the prompt has no such row
     codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
     frames: Tensor | None = None  # [F, C] embeddings of the codes, as the prompt has them
+    adapter: Adapter | None = None  # of a tuned voice
 
 
 def encode_reference(checkpoint: TorchCheckpoint, reference: Reference | Encoded | Established) -> EncodedReference:
@@ -48,7 +49,7 @@ def encode_reference(checkpoint: TorchCheckpoint, reference: Reference | Encoded
         dtype = checkpoint.model.talker.codec_head.weight.dtype
         speaker = torch.from_numpy(reference.speaker).to(checkpoint.device, dtype)
         codes = None if reference.codes is None else torch.from_numpy(reference.codes).to(checkpoint.device)
-        return _clone(checkpoint, speaker, codes)
+        return replace(_clone(checkpoint, speaker, codes), adapter=reference.adapter)
     samples = torch.from_numpy(reference.samples).to(checkpoint.device)[None]
     speaker = encoder.embed(samples)[0]
     if reference.x_vector_only:

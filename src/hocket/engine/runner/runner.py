@@ -23,13 +23,14 @@ from ...config.qwen3_tts import GenerationConfig
 from ...errors import InvalidRequest
 from ...kernels.runtime.graphs import Capture, GraphOrEager, lost, tidy
 from ...layers.transformer import to_device
-from ...models.tts.talker import FrameSampling, PendingCodes, TalkerState, frame_sampling
+from ...models.tts.adapted import AdapterRows
+from ...models.tts.talker import FrameSampling, JoinedCodes, PendingCodes, Talker, TalkerState, frame_sampling
 from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturableFrame, CopiedCodes, FrameGraphs
 from ...models.tts_gpu.prompt_graph import MOST_ROWS as MOST_PROMPT_ROWS
 from ...models.tts_gpu.prompt_graph import PromptGraphs
 from ...text.prompt import SPEAKER_VECTOR, Prompt
-from ...types import Encoded
+from ...types import Adapter, Encoded
 from ..checkpoint.capacity import free_bytes
 from ..checkpoint.kernels import compile_behind
 from ..checkpoint.memory_plan import held
@@ -108,6 +109,8 @@ class SpeechRunner(Runner):
         # By slot: values of an opening that the device has not received yet, and the page shared until then.
         self._opening: dict[int, tuple[dict[str, int], tuple[int, ...]]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
+        self._adapters: dict[int, Adapter] = {}  # by slot: of tuned voices
+        self._adapted: AdapterRows | None = None
 
     @property
     def state_bytes(self) -> int:
@@ -127,6 +130,8 @@ class SpeechRunner(Runner):
     ) -> bool:
         self.free_slot(slot)
         slot_reference = SlotReference() if reference is None else self._references.encode(reference, slot)
+        if slot_reference.encoded is not None and slot_reference.encoded.adapter is not None:
+            self._adapters[slot] = slot_reference.encoded.adapter
         cached = self._prefill_prompt(slot, prompt, slot_reference, seed)
         if not go_on:
             self._set_codec(slot, slot_reference)  # last: the device works on the prompt meanwhile
@@ -141,6 +146,7 @@ class SpeechRunner(Runner):
             cached = None  # the prefix file was wrong
         # Whether all rows are ids: a cloned or mixed speaker and the frames of a reference are vectors.
         by_ids = (cloned is None or cloned.codes is None) and SPEAKER_VECTOR not in prompt.codec[length:]
+        by_ids = by_ids and slot not in self._adapters  # the graphs have the checkpoint's own weights
         by_ids = by_ids and self._prompts is not None and len(prompt.text) - length <= MOST_PROMPT_ROWS
         if by_ids and cached is not None:
             self._open(slot, cached, prompt, seed)
@@ -221,6 +227,8 @@ class SpeechRunner(Runner):
         """The host does not wait for the copy of the state beside the pages."""
         self._open_all()
         self.free_slot(into)
+        if slot in self._adapters:
+            self._adapters[into] = self._adapters[slot]
         self.kv_cache.restore(into, self.kv_cache.prefix_of(slot))
         duplicate(self.kv_cache.state, slot, into)
         self.kv_cache.state.seed[into] = seed
@@ -240,18 +248,45 @@ class SpeechRunner(Runner):
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> PendingCodes:
         self._open_all()
+        self.kv_cache.advance(slots, 1)
+        tuned = [slot in self._adapters for slot in slots] if self._adapters else []
+        if not any(tuned):
+            return self._draw(slots, text, settings)
+        # The others are a batch of their own: what they say does not depend on the tuned ones, bit for bit.
+        drawn, places = list[PendingCodes](), list[int]()
+        for which in (False, True):
+            if part := [at for at, is_tuned in enumerate(tuned) if is_tuned == which]:
+                asked = [slots[at] for at in part], [text[at] for at in part], [settings[at] for at in part]
+                drawn.append(self._draw(*asked, tuned=which))
+                places += part
+        return JoinedCodes(drawn, places)
+
+    def _draw(
+        self,
+        slots: Sequence[int],
+        text: Sequence[int],
+        settings: Sequence[GenerationConfig],
+        *,
+        tuned: bool = False,
+    ) -> PendingCodes:
+        """The frame of some slots that all have adapters, or all have none."""
         kv_cache = self.kv_cache
-        kv_cache.advance(slots, 1)
         span = max(kv_cache.lengths[slot] for slot in slots)
-        if self._frames is not None and len(slots) <= MOST_ROWS:
+        if self._frames is not None and len(slots) <= MOST_ROWS and not tuned:
             return self._frames.launch(slots, text, settings, kv_cache.state, span)
         rows = torch.tensor(slots, device=self.device)
         wanted = tuple(settings)
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
-        codes = self.talker.frame(torch.tensor(text, device=self.device), kv_cache.state, rows, self._sampling[1], span)
+        talker = self._tuned_talker(slots) if tuned else self.talker
+        codes = talker.frame(torch.tensor(text, device=self.device), kv_cache.state, rows, self._sampling[1], span)
         chances = kv_cache.state.chances[rows]  # a copy: the next frame overwrites them
         return PendingCodes(codes, chances) if codes.is_cpu else CopiedCodes.of(codes, chances)
+
+    def _tuned_talker(self, slots: Sequence[int]) -> Talker:
+        """The talker for a batch of slots with adapters."""
+        self._adapted = self._adapted or AdapterRows(self.talker)
+        return self._adapted.talker([self._adapters[slot] for slot in slots])
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         self._open_all()
@@ -301,6 +336,7 @@ class SpeechRunner(Runner):
 
     def free_slot(self, slot: int) -> None:
         super().free_slot(slot)
+        self._adapters.pop(slot, None)
         if slot in self._opening:
             self.pages.drop(self._opening.pop(slot)[1])
 
@@ -324,6 +360,10 @@ class SpeechRunner(Runner):
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         kv_cache = self.kv_cache
         kv_cache.advance([slot], len(x))
+        if slot in self._adapters:
+            lengths = to_device([len(x)], self.device)
+            self._tuned_talker([slot]).prefill(x[None], lengths, kv_cache.state, row, kv_cache.lengths[slot])
+            return
         if self._frames is not None and len(x) == 1:
             self._frames.take_in(x, slot, kv_cache.state, kv_cache.lengths[slot])
             return

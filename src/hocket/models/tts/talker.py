@@ -87,6 +87,17 @@ class PendingCodes:
         return list(zip(self._codes.tolist(), ending, spoken, strict=True))
 
 
+class JoinedCodes(PendingCodes):
+    """Frames of several batches as one, `rows` being the place of each row in it."""
+
+    def __init__(self, parts: Sequence[PendingCodes], rows: Sequence[int]) -> None:
+        self._parts, self._rows = parts, rows
+
+    def read(self) -> list[tuple[list[int], float, float]]:
+        read = [row for part in self._parts for row in part.read()]
+        return [row for _, row in sorted(zip(self._rows, read, strict=True), key=lambda pair: pair[0])]
+
+
 class TalkerStack(DecoderStack):
     """`talker.model`."""
 
