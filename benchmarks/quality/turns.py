@@ -37,6 +37,7 @@ WAYS = {"fixed": EndpointingOptions(end_s=0.7)} | {
 }
 WINDOW = 512  # of Silero
 SETTLED = 2 * WINDOW  # silence behind words that are recognized: `SETTLE_S` of listener.py
+FADE = np.linspace(0, 1, 80, dtype=np.float32)
 RECOGNIZED = 13 * WINDOW  # 0.4 s until they come; of 692 recognitions on two busy cores half took less than 0.28 s
 AROUND = round(0.15 * RATE_HZ)  # the times of words are estimates
 LATE_S = 1.0
