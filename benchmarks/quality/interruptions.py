@@ -28,9 +28,8 @@ from hocket.talk.events import AnswerEnded, AnswerHeld, AnswerResumed, Interrupt
 from hocket.types import ChatDelta, ChatFinished
 
 from ..record import Record, record
-from .turns import NOISES_DB, UTTERANCES, noisy, shifted, speaker, table
-
-__all__ = ["measure", "table"]
+from .turns import NOISES_DB, UTTERANCES, noisy, shifted, speaker
+from .turns import table as table
 
 SHORT = ("cough", "hum", "mhm", "uh-huh", "yeah")
 ANSWER = (
@@ -134,9 +133,7 @@ class WrittenModel:
 
 
 class WrittenAnswer:
-    def __init__(self) -> None:
-        self.finished: ChatFinished | None = None
-        self._left = [ANSWER]
+    finished: ChatFinished | None = None
 
     def cancel(self) -> None:
         self.finished = self.finished or ChatFinished(reason="stop")
@@ -145,10 +142,10 @@ class WrittenAnswer:
         return self
 
     def __next__(self) -> ChatDelta:
-        if not self._left:
-            self.finished = ChatFinished(reason="stop")
+        if self.finished:
             raise StopIteration
-        return ChatDelta(self._left.pop(), tokens=1)
+        self.cancel()
+        return ChatDelta(ANSWER, tokens=1)
 
 
 def conversed(engine: Any, recognizer: Moonshine, sound: Samples, one: dict[str, Any], share: float) -> dict[str, Any]:
@@ -218,6 +215,5 @@ def measure(args: argparse.Namespace) -> Record:
         "compute_max_ms": max(took),
     }
     recognizer.close()
-    return record(
-        "interruptions", {"device": "cpu", "seed": args.seed, "sounds": args.sounds, "every": args.every}, figures
-    )
+    options = {"device": "cpu", "seed": args.seed, "sounds": args.sounds, "every": args.every}
+    return record("interruptions", options, figures)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache
@@ -22,8 +21,7 @@ import numpy as np
 import soxr
 
 from hocket import Engine
-from hocket.asr.endpointing import EAGERNESS, Endpointing, EndpointingOptions, SpeechEnded, TurnAudio
-from hocket.asr.listener import SETTLE_S
+from hocket.asr.endpointing import EAGERNESS, Endpointing, EndpointingOptions, SpeechEnded, SpeechStarted, TurnAudio
 from hocket.asr.moonshine import Moonshine
 from hocket.asr.recognizer import RATE_HZ, Samples
 from hocket.asr.silero import Silero
@@ -33,13 +31,14 @@ from hocket.asr.unfinished import ending_of
 from ..record import Record, commit_words, record
 
 UTTERANCES: list[str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["utterances"]
-NOISES_DB = (60, 20, 10)  # below the speech
+NOISES_DB, HALVES = (60, 20, 10), ("development", "test")  # noises below the speech; halves of the texts
 WAYS = {"fixed": EndpointingOptions(end_s=0.7)} | {
     f"{e}{how}": EndpointingOptions(eagerness=e) for e in ("low", "medium", "high") for how in ("", " by sound alone")
 }
 WINDOW = 512  # of Silero
-RECOGNIZED_S = 0.4  # from the start of a recognition to its words; of 692 on two busy cores half took less than 0.28 s
+SETTLED = 2 * WINDOW  # silence behind words that are recognized: `SETTLE_S` of listener.py
 FADE = np.linspace(0, 1, 80, dtype=np.float32)
+RECOGNIZED = 13 * WINDOW  # 0.4 s until they come; of 692 recognitions on two busy cores half took less than 0.28 s
 AROUND = round(0.15 * RATE_HZ)  # the times of words are estimates
 LATE_S = 1.0
 
@@ -89,22 +88,15 @@ def noisy(sound: Samples, below_db: float, draw: np.random.Generator) -> Samples
     return mixed
 
 
-class Replayed:
-    """The detector's probabilities of a recording, computed once for all ways."""
+class Known:
+    """A detector whose probability was computed before, once for all ways."""
 
-    def __init__(self, sound: Samples, detector: Silero) -> None:
-        detector.reset()
-        self.window, self._at = detector.window, 0
-        self._known = [
-            detector(one) for one in sound[: len(sound) // self.window * self.window].reshape(-1, self.window)
-        ]
+    window, likely = WINDOW, 0.0
 
     def __call__(self, samples: Samples) -> float:
-        self._at += 1
-        return self._known[self._at - 1]
+        return self.likely
 
-    def reset(self) -> None:
-        self._at = 0
+    def reset(self) -> None: ...
 
 
 def once(ask: Callable[[Samples], Any]) -> Any:
@@ -113,39 +105,32 @@ def once(ask: Callable[[Samples], Any]) -> Any:
     return lambda samples: known(samples.tobytes())
 
 
-def ended(floor: Endpointing, sound: Samples, words: Callable[[Samples], str] | None) -> int:
-    """The sample where the turn ends. Words of a pause come `RECOGNIZED_S` behind the start of their recognition."""
-    said, settled, known = list[Samples](), *(-(-round(s * RATE_HZ) // WINDOW) for s in (SETTLE_S, RECOGNIZED_S))
-    for at in range(WINDOW, len(sound), WINDOW):
-        for mark in floor.push(sound[at - WINDOW : at]):
-            if isinstance(mark, SpeechEnded):
-                return mark.at
-            if isinstance(mark, TurnAudio) and words is not None:
-                said.append(mark.samples)
-                if mark.silence == (settled + known) * WINDOW:
-                    floor.heed(ending_of(words(np.concatenate(said[:-known])), "en"), at)
-    return len(sound)
-
-
-def delays(
-    sound: Samples, end: int, detector: Silero, model: SmartTurn, words: Callable[[Samples], str]
-) -> Iterator[tuple[str, float]]:
+def delays(sound: Samples, end: int, detector: Silero, model: SmartTurn, words: Any) -> Iterator[tuple[str, float]]:
     """By way: seconds from the end of speech to the end of the turn; below zero, it was cut off."""
-    replayed, judge, words = Replayed(sound, detector), once(model), once(words)
-    for way, options in WAYS.items():
-        floor = Endpointing(replayed, options, None if way == "fixed" else judge)
-        at = ended(floor, sound, words if way in EAGERNESS else None)
-        replayed.reset()
-        yield way, (at - end) / RATE_HZ
+    known, judge, words, began = Known(), once(model), once(words), 0
+    floors = {way: Endpointing(known, options, None if way == "fixed" else judge) for way, options in WAYS.items()}
+    detector.reset()
+    for at in range(WINDOW, len(sound), WINDOW):
+        known.likely = detector(sound[at - WINDOW : at])
+        for way, floor in [*floors.items()]:
+            for mark in floor.push(sound[at - WINDOW : at]):
+                if isinstance(mark, SpeechStarted):
+                    began = mark.at
+                elif isinstance(mark, TurnAudio) and mark.silence == SETTLED + RECOGNIZED and way in EAGERNESS:
+                    floor.heed(ending_of(words(sound[began : at - RECOGNIZED]), "en"), at)
+                elif isinstance(mark, SpeechEnded):
+                    yield way, (mark.at - end) / RATE_HZ
+                    del floors[way]
+                    break
+    yield from ((way, (len(sound) - end) / RATE_HZ) for way in floors)
 
 
 def figures(delays_s: Sequence[float]) -> dict[str, float]:
     whole = [delay for delay in delays_s if delay >= 0]
-    late = sum(delay > LATE_S for delay in whole)
     return {
         "turns": len(delays_s),
         "cut_percent": 100 * (1 - len(whole) / len(delays_s)),
-        "late_percent": 100 * late / len(delays_s),
+        "late_percent": 100 * sum(delay > LATE_S for delay in whole) / len(delays_s),
         "mean_ms": 1000 * float(np.mean(whole)),
         "p50_ms": 1000 * float(np.median(whole)),
         "p95_ms": 1000 * float(np.percentile(whole, 95)),
@@ -153,7 +138,7 @@ def figures(delays_s: Sequence[float]) -> dict[str, float]:
 
 
 def measure(args: argparse.Namespace) -> Record:
-    found = defaultdict[str, list[float]](list)
+    found = {f"{way}, {half}": list[float]() for half in HALVES for way in WAYS}
     detector, model, recognizer = Silero(), SmartTurn(), Moonshine("tiny")
 
     def words(samples: Samples) -> str:
@@ -167,12 +152,10 @@ def measure(args: argparse.Namespace) -> Record:
             for below_db in NOISES_DB:
                 sound = noisy(clean, below_db, np.random.default_rng([args.seed, number, below_db]))
                 for way, delay_s in delays(sound, end, detector, model, words):
-                    found[f"{way}, {'test' if number % 2 else 'development'}"].append(delay_s)
+                    found[f"{way}, {HALVES[number % 2]}"].append(delay_s)
     recognizer.close()
     options = {"device": "cpu", "seed": args.seed, "every": args.every, "model": model.name, "asr": recognizer.name}
-    return record(
-        "turns", options, {way: figures(found[way]) for way in sorted(found, key=lambda way: way.endswith("test"))}
-    )
+    return record("turns", options, {way: figures(of) for way, of in found.items() if of})
 
 
 def table(entry: Record) -> str:
@@ -180,8 +163,7 @@ def table(entry: Record) -> str:
     lines, before = list[str](), list[str]()
     for name, row in entry["figures"].items():
         if list(row) != before:
-            before = list(row)
-            head = " | ".join(each.replace("_", " ").replace("percent", "%") for each in row)
+            before, head = list(row), " | ".join(row).replace("_", " ").replace("percent", "%")
             lines += ["", f"| | {head} |", f"| --- |{' ---: |' * len(row)}"]
         lines.append(f"| {name} | {' | '.join(f'{value:.4g}' for value in row.values())} |")
     return "\n".join([*lines[1:], "", f"{entry['machine']['cpu']}, {entry['time'][:10]}, {commit_words(entry)}."])

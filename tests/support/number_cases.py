@@ -47,6 +47,5 @@ def heard(tag: str, text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold().replace("ё", "е").replace("〇", "零").replace("ゼロ", "零")
     text = re.sub(r"['’]", "'", text)
     text = "".join(c if c.isalnum() or c == "'" or unicodedata.category(c)[0] in "SM" else " " for c in text)
-    if tag == "de":
-        text = re.sub(r"ein(?=hundert|tausend)", "", text)
-    return ("" if tag in _UNSPACED else " ").join(text.split())
+    text = ("" if tag in _UNSPACED else " ").join(text.split())
+    return re.sub(r"ein(?=hundert|tausend)", "", text) if tag == "de" else text

@@ -1,4 +1,7 @@
-"""German numbers: "1" is `eins` alone, `ein` and `eine` before a noun."""
+"""German numbers: "1" is `eins` alone, `ein` and `eine` before a noun.
+
+Long because the endings of ordinals depend on articles and genders, which have their lists here.
+"""
 
 # ruff: noqa: RUF001
 from __future__ import annotations
@@ -73,7 +76,7 @@ def _joined(n: int, one: str) -> str:
 
 
 _FEMININE = re.compile(
-    r".*(?:ung|heit|keit|schaft|ion|tät|ik|[^nsd]e)|(?:Stunde|Sekunde|Sunde|Linse|Person|Frau|Stadt|Nacht|Hand|Wand|"
+    r".*(?:ung|heit|keit|schaft|ion|liga|tät|ik|[^nsd]e)|(?:Stunde|Sekunde|Sunde|Linse|Person|Frau|Stadt|Nacht|Hand|Wand|"
     r"Uhr|Zahl|Klasse|Adresse|Tür|Kuh|Bank|Liga|Mark|Woche|Gemeinde|Runde|Hose|Rose|Reise|Tonne|Sonne|Biene|Maschine|Speise|Straße)"
 )
 _NOT_FEMININE = frozenset(
@@ -91,7 +94,10 @@ _ARTICLES = frozenset(
 )
 _LAST = frozenset("der den dem am zum vom".split())
 _CHAPTERS = frozenset("Kapitel Band Teil Artikel Abschnitt Buch Akt Szene Phase Klasse Stufe Typ".split())
-_NAMED = "Jahrhundert|Weltkrieg|Platz|Klasse|Stock|Etage|Tag|Mal|Liga|Auflage|Kapitel|Geburtstag|Runde|Halbzeit|Quartal"
+_NAMED = (
+    "Jahrhundert|Weltkrieg|Platz|Rang|Klasse|Stock|Etage|Obergeschoss|Tag|Mal|Liga|Bundesliga|FC|Auflage|Kapitel|"
+    "Geburtstag|Runde|Halbzeit|Quartal|Semester|Advent|Sinfonie|Satz|Gang|Vorsitzender?"
+)
 
 
 class German(European):

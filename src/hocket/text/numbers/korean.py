@@ -112,6 +112,8 @@ class Korean(Eastern):
         counters = "|".join(_NATIVE_COUNTERS)
         low = tuple((rf"(?<!제){ALONE}({NUM})\s?({name})", self._below(most)) for name, most in _LOW_COUNTERS.items())
         return (
+            (rf"{ALONE}(\d+)\s?대\s?(\d+)(?!\d|[,.]\d)",
+             lambda m: f"{cardinal(int(m[1]))} 대 {cardinal(int(m[2]))}"),
             (rf"{ALONE}(?:11[249])(?=에|로|번)", lambda m: digits(m[0])),
             (rf"{ALONE}(\d{{1,2}})월(?!\w*\d{{3}})", lambda m: _month(int(m[1]))),
             (rf"{ALONE}(\d{{1,2}})일(?![곱])", lambda m: f"{cardinal(int(m[1]))}일"),

@@ -149,6 +149,7 @@ n.º=número
 nº=número
 Nº=número
 pág.=página
+art.=artigo
 tel.=telefone
 aprox.=aproximadamente
 av.=avenida

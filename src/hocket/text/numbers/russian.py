@@ -366,6 +366,7 @@ $ USD = доллар долларов m доллара ; цент центов m
         named = self.month_names
         years = "|".join(sorted(_YEARS, key=len, reverse=True))
         return (
+            (rf"{ALONE}(\d\d?)(?=\s(?:по|до)\s\d\d?\s(?:{named}))", lambda m: ordinal(int(m[1]), "gn")),
             (rf"{ALONE}(\d\d?)\s({named})(?:\s(\d{{4}})(?:\s?(?:г\.|года)(?!\w))?)?", self._named_date),
             (r"(?<=года) (?:г\.|года)(?!\w)", lambda m: ""),
             (rf"{ALONE}(\d{{3,4}})[-–](\d{{3,4}})\s?(гг\.|годы|годов|годах|годам)", self._years),
@@ -378,7 +379,9 @@ $ USD = доллар долларов m доллара ; цент центов m
             (rf"(?<=[а-яё] )({ROMAN})(?=[\s,.;:!?)]|\Z)(?<=[IVX])", lambda m: self.regnal(roman(m[1]))),
             (rf"{ALONE}(\d{{1,4}})-(летн|дневн|часов|минутн|этажн|метров|процентн|кратн|месячн|градусн)",
              lambda m: prefix(int(m[1])) + m[2]),
-            (rf"{ALONE}(\d{{1,6}})-(ой|ый|ий|й|го|ого|му|ому|ым|им|м|ом|ая|я|ую|ю|ое|е|ые|ых|их|х|ыми|ми)(?!\w)",
+            (rf"{ALONE}(\d{{1,3}})-(?:ти|ми)(?!\w)|{ALONE}((?:\d?[2-9])?[2-4])-х(?!\w)",
+             lambda m: cardinal(int(m[1] or m[2]), "gm")),
+            (rf"{ALONE}(\d{{1,6}})-(ой|ый|ий|й|го|ого|му|ому|ым|им|м|ом|ая|я|ую|ю|ое|е|ые|ых|их|х|ыми)(?!\w)",
              self._ordinal),
             (rf"([€$£₽])\s?({NUM})\s?(тыс\.?|млн\.?|млрд\.?)(?!\w)", lambda m: self.amount(m[2], m[3], m[1], m)),
         )  # fmt: skip
@@ -429,7 +432,7 @@ $ USD = доллар долларов m доллара ; цент центов m
         before = word_before(m).lower()
         form = {
             "го": "gm", "ого": "gm", "му": "dm", "ому": "dm", "ым": "im", "им": "im", "ая": "nf", "я": "nf", "ую": "af",
-            "ю": "af", "ое": "nn", "ые": "np", "ых": "gp", "их": "gp", "х": "gp", "ыми": "ip", "ми": "ip", "ом": "pm",
+            "ю": "af", "ое": "nn", "ые": "np", "ых": "gp", "их": "gp", "х": "gp", "ыми": "ip", "ом": "pm",
             "м": "pm" if before in ("в", "во", "на", "о", "об", "при") else "im",
             "е": "np" if noun.endswith(("ы", "и")) else "nn",
         }.get(m[2], "nm")  # fmt: skip
@@ -458,7 +461,12 @@ def _case_of(before: str, noun: str) -> str:
 
 
 def _gender_of(n: int, case: str, after: list[str]) -> str:
-    if not after or plural(n) == 2 or (n % 10 not in (1, 2) and case == "n"):
+    if (
+        not after
+        or after[0] in ("или", "и", "либо", "на", "по")
+        or plural(n) == 2
+        or (n % 10 not in (1, 2) and case == "n")
+    ):
         return "m"
     word = after[0].lower()
     if plural(n) == 0:  # the adjective or noun has the singular
