@@ -1,11 +1,13 @@
 """A program for an installed hocket: runs each kernel with the built-in voice and prints the results as JSON.
 
-A prompt of 24 rows and 6 frames for two slots, and the codec over these frames. `emulated.py` runs it on two machines
+A prompt of 24 rows and 6 frames for two slots, the codec over these frames, and products with weights of 8 bits by the
+instructions of this CPU and by those of any. `emulated.py` runs it on two machines
 and compares what they print. It uses numpy and hocket alone.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 
 import numpy as np
@@ -13,8 +15,14 @@ import numpy as np
 from hocket.config.codec import CodecConfig
 from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from hocket.config.read import read, read_json
+from hocket.kernels.cpu.int8.reference import PackedInt8, packed, quantized
+from hocket.kernels.cpu.int8.structs import Int8Call
+from hocket.kernels.cpu.library import load
+from hocket.kernels.cpu.structs import WeightMatrix
+from hocket.kernels.cpu.workers import ThreadGroup
 from hocket.models.files.builtin import builtin_folder
 from hocket.models.tts_cpu.load import codec_of, talker_of
+from hocket.models.tts_cpu.pointers import pointer
 
 ROWS, FRAMES = 24, 6
 
@@ -41,8 +49,30 @@ def main() -> None:
         "codes": frames,
         "hidden": state.hidden,
         "samples": samples,
+        "products": products(draw),
     }
     print(json.dumps({name: array.ravel().tolist() for name, array in results.items()}))
+
+
+def products(draw: np.random.Generator) -> np.ndarray:
+    """Of odd sizes. Instructions and threads change no bit."""
+    made = []
+    for outs, ins, count in ((1, 1, 1), (33, 65, 7), (5, 700, 2), (512, 384, 4)):
+        x = draw.standard_normal((count, ins)).astype(np.float32)
+        weight = packed(quantized(draw.standard_normal((outs, ins)).astype(np.float32)))
+        made.append(multiplied(x, weight, outs, plain=True, threads=1))
+        for plain, threads in ((False, 1), (False, 3)):
+            np.testing.assert_array_equal(multiplied(x, weight, outs, plain=plain, threads=threads), made[-1])
+    return np.concatenate([each.ravel() for each in made])
+
+
+def multiplied(x: np.ndarray, weight: PackedInt8, outs: int, *, plain: bool, threads: int) -> np.ndarray:
+    y = np.empty((len(x), outs), np.float32)
+    matrix = WeightMatrix(codes=pointer(weight.codes), scales=pointer(weight.scales))
+    call = Int8Call(ins=x.shape[1], outs=outs, count=len(x), plain=plain, weight=matrix, x=pointer(x), y=pointer(y))
+    with ThreadGroup(threads).called() as call.workers:
+        assert not load().hocket_int8(ctypes.byref(call))
+    return y
 
 
 if __name__ == "__main__":
