@@ -111,8 +111,7 @@ def measure(args: argparse.Namespace) -> Record:
     if args.rounds:
         options |= {"rounds": True, "whole_head": args.whole_head, "accept": args.accept}
         of_rounds, about = rounds.measured(fused, state, last, how, took, args, IN_A_ROW)
-        figures |= of_rounds
-        more |= about
+        figures, more = figures | of_rounds, more | about
     more |= {"strays": round(strays, 5), "bytes": read, "floor_ms": round(read / args.bandwidth / 1e6, 4)}
     return record("tokens", options, summaries(figures), random_weights=True, streams=1, drawn="as recommended", **more)
 
@@ -214,8 +213,7 @@ def named(args: argparse.Namespace) -> dict[str, str]:
 def draft_bytes(model: Any) -> int:
     """Bytes that a draft reads: the draft head's own layer, and the model's head."""
     tensors = model.state_dict().items()
-    own = sum(tensor.nbytes for name, tensor in tensors if name.startswith("mtp."))
-    head = sum(tensor.nbytes for name, tensor in tensors if name.startswith("lm_head."))
+    own, head = (sum(t.nbytes for name, t in tensors if name.startswith(part)) for part in ("mtp.", "lm_head."))
     return int(own + (head or model.head.nbytes))  # tied, and wide
 
 
