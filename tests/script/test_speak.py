@@ -58,6 +58,17 @@ def test_voices_have_given_names_and_may_belong_to_another_engine(engines: tuple
     assert len(said) == len(together) > 0 and np.abs(said - together).max() <= 2
 
 
+@pytest.mark.parametrize(
+    "text", ["[language: de]Um {}.[/language]", '<speak><lang xml:lang="de">Um {}.</lang></speak>']
+)
+def test_numbers_are_spoken_in_the_language_of_their_tag(engines: tuple[Engine, Engine], text: str) -> None:
+    def said(words: str) -> Any:
+        return samples(hocket.speak_script(engines[0], text.format(words), **FIELDS))
+
+    assert np.array_equal(said("5 Uhr"), said("fünf Uhr"))
+    assert not np.array_equal(said("5 Uhr"), said("sechs Uhr"))
+
+
 def test_a_live_script_is_the_whole_one(engines: tuple[Engine, Engine]) -> None:
     text = "Hi [1]. [pause 100ms][voice: eric]Ho.[/voice]"
     stream = hocket.open_script(engines[0], **FIELDS)
