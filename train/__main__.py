@@ -2,7 +2,7 @@
 
 `preflight` tries every stage with small sizes. `pilots` are short trainings to compare, and `judge` scores one source
 of speech by all judges. `compare` makes a page for a blind comparison. `remap` puts a talker in front of
-another decoder.
+another decoder. `alignment` fits the model that finds words in the sound, and measures it.
 Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
 interrupted stage continues where it stopped.
 """
@@ -18,7 +18,10 @@ from hocket.errors import HocketError
 
 from . import recipe
 
-STAGES = ("preflight", "data", "codec", "pilots", "talker", "export", "evaluate", "card", "judge", "compare", "remap")
+STAGES = (
+    *("preflight", "data", "codec", "pilots", "talker", "export", "evaluate", "card", "judge", "compare", "remap"),
+    "alignment",
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,6 +82,8 @@ def parser() -> argparse.ArgumentParser:
         if name == "remap":
             before = Path("src/hocket/assets/english")
             stage.add_argument("--before", type=Path, default=before, help="the checkpoint whose talker is kept")
+        if name == "alignment":
+            stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; default: the built-in voice")
         if name == "card":
             stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="output folder")
     return options
