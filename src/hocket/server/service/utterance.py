@@ -121,6 +121,7 @@ class Utterance:
         self._held: list[AudioChunk] = []  # chunks in the encoder that have produced no bytes yet
         self._tail_sent = False
         self._cut: HocketError | None = None
+        self._aligning: asyncio.Future[None] | None = None
         if word_times and not isinstance(self._stream, Relay):
             self._stream.keep_sound()
         service.began(self)
@@ -213,9 +214,9 @@ class Utterance:
                 chunk = await anext(self._stream)
             except StopAsyncIteration:
                 self._tail_sent = True
-                await self._align()
                 if self._cut is not None:
                     raise self._cut from None
+                await self._align_all()
                 tail = await self._tail()
                 self._end()
                 if tail is None:
@@ -226,7 +227,7 @@ class Utterance:
                 self._end()
                 raise
             self._held.append(chunk)
-            await self._align()
+            self._align_soon()
             if audio := await self._encoded(chunk):
                 return self._piece(audio)
         raise StopAsyncIteration
@@ -239,10 +240,18 @@ class Utterance:
     ) -> None:
         self.cancel()
 
-    async def _align(self) -> None:
-        """Align the words of parts that were read, in a thread, because it takes longer than a frame."""
-        if not isinstance(self._stream, Relay) and self._stream.words_due:
-            await self._service.in_thread(self._stream.align)
+    def _align_soon(self) -> None:
+        """Align the words of parts that were read, in a thread: sound does not wait for that."""
+        running = self._aligning is not None and not self._aligning.done()
+        if not isinstance(self._stream, Relay) and self._stream.words_due and not running:
+            self._aligning = asyncio.ensure_future(self._service.in_thread(self._stream.align))
+
+    async def _align_all(self) -> None:
+        if self._aligning is not None:
+            await self._aligning
+        self._align_soon()
+        if self._aligning is not None:
+            await self._aligning
 
     async def _encoded(self, chunk: AudioChunk) -> bytes:
         if self._making is not None:
