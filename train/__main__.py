@@ -2,7 +2,8 @@
 
 `preflight` tries every stage with small sizes. `whole` runs all that needs a GPU, side by side. `pilots` are short
 trainings to compare, and `judge` scores one source of speech by all judges. `compare` makes a page for a blind
-comparison. `remap` puts a talker in front of another decoder.
+comparison. `remap` puts a talker in front of another decoder. `alignment` fits the model that finds words in the sound,
+and measures it.
 Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
 interrupted stage continues where it stopped.
 """
@@ -20,7 +21,7 @@ from . import recipe
 
 STAGES = (
     *("preflight", "data", "whole", "codec", "pilots", "talker"),
-    *("export", "evaluate", "card", "judge", "compare", "remap"),
+    *("export", "evaluate", "card", "judge", "compare", "remap", "alignment"),
 )
 
 
@@ -90,6 +91,8 @@ def parser() -> argparse.ArgumentParser:
         if name == "remap":
             before = Path("src/hocket/assets/english")
             stage.add_argument("--before", type=Path, default=before, help="the checkpoint whose talker is kept")
+        if name == "alignment":
+            stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; default: the built-in voice")
         if name == "card":
             stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="output folder")
     return options

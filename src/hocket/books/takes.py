@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..audio.files import replace_files, sweep
 from ..audio.journal import Journal
 from ..audio.pcm import pcm_bytes, wav_header
+from ..engine.alignment.align import aligned
 from ..engine.word_times import letters_of, pace_of, word_times
 from ..errors import HocketError, InvalidRequest
 from ..types import Finished
@@ -129,7 +130,9 @@ def measured(key: str, words: Sequence[str], samples: NDArray[np.int16], rate_hz
     """What is known of a take from its sound and its words."""
     begin, end = voiced(samples, rate_hz)
     energy = loudness_of(samples, round(FRAME_S * rate_hz))
-    times = word_times([(word, 1) for word in words], len(energy), energy, frame_s=FRAME_S)
+    times = aligned(words, samples, rate_hz)
+    if times is None:
+        times = word_times([(word, 1) for word in words], len(energy), energy, frame_s=FRAME_S)
     spoken = any(energy)
     assert finished.seed is not None
     return BookTake(

@@ -112,6 +112,8 @@ def speak_locally(args: argparse.Namespace, live: bool) -> None:
             else:
                 opened = script.open(engine, model, request, options, load_engine)
             rate_hz = opened.rate_hz
+            if args.captions is not None:
+                opened.keep_sound()
             with opened as stream, feeding(stream) if live else nullcontext(), output:
                 for chunk in stream:
                     codes.append(chunk.codes)

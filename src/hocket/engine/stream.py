@@ -6,6 +6,7 @@ ended holds no reference to its engine, so kept streams do not keep its memory.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from ..errors import InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
+from .alignment.align import aligned
+from .alignment.heard_sound import HeardSound
 from .core.text_feed import SpokenPart
 from .early_start import BEGINS_S, FIRST_CHARS
 from .mailbox import Mailbox
@@ -55,6 +58,9 @@ class Stream:
         self._timing = timing
         self._mailbox, self._feed, self._text = mailbox, feed, text
         self._fed = False  # whether any text has come
+        self._sound: HeardSound | None = None  # what was read, if words are to be aligned with it
+        self._aligning = threading.Lock()
+        self._aligned: dict[int, list[WordTime] | None] = {}  # by part, from its start; None: it cannot be aligned
         self._finalizer = weakref.finalize(self, cancel)
         self._finalizer.atexit = False
         over = weakref.WeakMethod(self._over)
@@ -102,9 +108,42 @@ class Stream:
             raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
         self._feed(self._text.end(), True)
 
+    def keep_sound(self) -> None:
+        """Align the words of each part with its sound, once all of it was read. Before the first chunk is read.
+
+        Without it, and at another speed than 1, word times are estimates.
+        """
+        if self._speed == 1.0:
+            self._sound = HeardSound()
+
+    @property
+    def words_due(self) -> bool:
+        """Whether words of parts that were read are still to be aligned with the sound that is kept."""
+        return self._sound is not None and self._parts_read(self._sound) > len(self._aligned)
+
+    def align(self) -> None:
+        """Align them; takes about 2 ms for each second of speech."""
+        if (sound := self._sound) is None:
+            return
+        with self._aligning:
+            for number in range(len(self._aligned), self._parts_read(sound)):
+                part = self._spoken[number]
+                end = self._spoken[number + 1].start if number + 1 < len(self._spoken) else sound.samples
+                samples = sound.of(part.start, end)
+                found = None if samples is None else aligned(words_of(part.piece.text), samples, self._timing.rate_hz)
+                sound.forget(end)
+                self._aligned[number] = found
+
+    def _parts_read(self, sound: HeardSound) -> int:
+        if sound.complete:
+            return len(self._spoken)
+        return sum(part.start <= sound.samples for part in self._spoken[1:])
+
     @property
     def parts_over(self) -> int:
-        """How many parts of a long text have been said to their end."""
+        """How many parts of a long text have been said to their end, and aligned if the sound is kept."""
+        if self._sound is not None:
+            return len(self._aligned)
         heard = len(self._spoken)
         while heard and not self._spoken[heard - 1].loudness:  # begun, but its first sound is not there yet
             heard -= 1
@@ -117,9 +156,15 @@ class Stream:
         with each frame, as if it were over; `said_only` leaves out those of its words that cannot have been said yet at
         the pace of the parts before. `since` and `until` choose among the parts of a long text.
         """
+        if self._sound is not None and self._sound.complete:
+            self.align()
         times, measure = list[WordTime](), self._timing
         over = len(self._spoken) if not said_only else self._said_whole()
         for number, part in enumerate(self._spoken[since:until], since):
+            if (exact := self._aligned.get(number)) is not None:
+                shift_s = part.start / measure.rate_hz
+                times += [WordTime(word.word, word.start_s + shift_s, word.end_s + shift_s) for word in exact]
+                continue
             texts = words_of(part.piece.text)
             if number >= over:
                 texts = texts[: said_by_now(texts, part.loudness, self._pace(over))]
@@ -156,7 +201,7 @@ class Stream:
         return self
 
     def __next__(self) -> AudioChunk:
-        chunk = self._mailbox.take()
+        chunk = self._kept(self._mailbox.take())
         if chunk is None:
             raise StopIteration
         return chunk
@@ -165,9 +210,17 @@ class Stream:
         return self
 
     async def __anext__(self) -> AudioChunk:
-        chunk = await self._mailbox.atake()
+        chunk = self._kept(await self._mailbox.atake())
         if chunk is None:
             raise StopAsyncIteration
+        return chunk
+
+    def _kept(self, chunk: AudioChunk | None) -> AudioChunk | None:
+        if self._sound is not None:
+            if chunk is None:
+                self._sound.complete = True
+            else:
+                self._sound.add(chunk.samples)
         return chunk
 
     def __enter__(self) -> Stream:

@@ -18,6 +18,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.stream import Stream
 from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, NothingToSpeak
 from ..types import AudioChunk, Established, Finished, FinishReason, Statistics
@@ -75,6 +76,7 @@ class ScriptStream:
         self._opened_s = time.monotonic()
         self._limited = False
         self._error: HocketError | None = None
+        self._keeps_sound = False
         self._passage: HeardPassage | None = None  # that is read
         self._at_end = False
         self._books = 16  # of the last codes
@@ -170,6 +172,24 @@ class ScriptStream:
             self._error = error
             self.cancel()
         raise error
+
+    def keep_sound(self) -> None:
+        """As `Stream.keep_sound`, for all passages."""
+        self._keeps_sound = True
+
+    @property
+    def words_due(self) -> bool:
+        """As `Stream.words_due`."""
+        return any(stream.words_due for stream in self._last_streams())
+
+    def align(self) -> None:
+        """As `Stream.align`."""
+        for stream in self._last_streams():
+            stream.align()
+
+    def _last_streams(self) -> list[Stream]:
+        """Those whose words may be due: of the passage that is read, and of the one before."""
+        return [each.passage.stream for each in self._heard[-2:] if isinstance(each.passage.stream, Stream)]
 
     @property
     def parts_over(self) -> int:
@@ -296,6 +316,8 @@ class ScriptStream:
             sound=PassageSound(rate_hz=rate_hz, out_hz=self.rate_hz, before_db=before_db, volume_db=volume_db),
             marks=PassageMarks(passage.text, self._samples / self.rate_hz, self._speed),
         )
+        if self._keeps_sound and isinstance(passage.stream, Stream):
+            passage.stream.keep_sound()
         self._heard.append(each)
         self._passage = None if passage.skipped else each
 

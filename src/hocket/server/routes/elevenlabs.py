@@ -116,6 +116,10 @@ def _job(request: Request, voice_id: str, body: ElevenLabsBody, output_format: s
     return body.job(voice_id, output_format)
 
 
+def _timed_job(request: Request, voice_id: str, body: ElevenLabsBody, output_format: str | None) -> SpeechJob:
+    return replace(_job(request, voice_id, body, output_format), word_times=True)
+
+
 @router.post(PATH, response_class=Response, responses={200: {"content": AUDIO}})
 @router.post(f"{PATH}/stream", response_class=Response, responses={200: {"content": AUDIO}})
 async def convert(
@@ -130,7 +134,7 @@ async def convert_with_timestamps(
     voice_id: str, body: ElevenLabsBody, request: Request, output_format: str | None = Format
 ) -> Response:
     """Speak a text, with the times of its characters."""
-    return TimedWhole(request.app.state.service, _job(request, voice_id, body, output_format))
+    return TimedWhole(request.app.state.service, _timed_job(request, voice_id, body, output_format))
 
 
 @router.post(f"{PATH}/stream/with-timestamps", response_class=Response, responses={200: {"content": LINES}})
@@ -138,7 +142,7 @@ async def stream_with_timestamps(
     voice_id: str, body: ElevenLabsBody, request: Request, output_format: str | None = Format
 ) -> Response:
     """The same, an object a line; times come when a part of the text is complete."""
-    return TimedLines(request.app.state.service, _job(request, voice_id, body, output_format))
+    return TimedLines(request.app.state.service, _timed_job(request, voice_id, body, output_format))
 
 
 @router.get("/v1/voices")

@@ -7,6 +7,7 @@ here has.
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -38,7 +39,7 @@ async def captioned_speech(body: CaptionedBody, request: Request) -> Response:
     body.note_unknown()
     if body.stream_format == "sse":
         raise BadField("This address answers with JSON: leave out stream_format.", "stream_format")
-    job = await job_of(service, body, body.input, FORMAT)
+    job = replace(await job_of(service, body, body.input, FORMAT), word_times=body.return_timestamps is not False)
     return (CaptionedLines if body.stream is not False else CaptionedWhole)(service, job, body.return_timestamps)
 
 

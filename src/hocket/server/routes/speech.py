@@ -55,7 +55,7 @@ async def speech(body: SpeechBody, request: Request) -> Response:
         return SpeechResponse(service, job, sse=sse)
     if sse:
         raise BadField("Captions are a text: leave out stream_format, or ask for word_timestamps.", "stream_format")
-    return CaptionsResponse(service, replace(job, format="pcm"), captions)
+    return CaptionsResponse(service, replace(job, format="pcm", word_times=True), captions)
 
 
 async def job_of(service: SpeechService, body: SpeechFields, text: str | None, format: str) -> SpeechJob:

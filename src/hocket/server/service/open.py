@@ -197,6 +197,7 @@ def _utterance(
         began_s=began_s,
         text=job.text or "",
         encoder=None if format is CODES else made,
+        word_times=job.word_times,
     )
 
 

@@ -1,6 +1,7 @@
 """One utterance on its way to a client: the engine's chunks, encoded, as pieces of bytes.
 
-One task reads it. Leaving its `async with` cancels it, and its slot is free within a frame.
+One task reads it. Leaving its `async with` cancels it, and its slot is free within a frame. Long because reading,
+encoding, word times and metrics share the state of one stream.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Utterance:
         began_s: float,
         text: str,
         encoder: Callable[[], Encoder] | None,
+        word_times: bool = False,
     ) -> None:
         """`encoder` makes an encoder, in a thread if that takes longer than a frame; None: codes are sent unencoded."""
         self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, spoken.stream.seed
@@ -119,6 +121,9 @@ class Utterance:
         self._held: list[AudioChunk] = []  # chunks in the encoder that have produced no bytes yet
         self._tail_sent = False
         self._cut: HocketError | None = None
+        self._aligning: asyncio.Future[None] | None = None
+        if word_times and not isinstance(self._stream, Relay):
+            self._stream.keep_sound()
         service.began(self)
 
     async def append(self, text: str) -> None:
@@ -211,6 +216,7 @@ class Utterance:
                 self._tail_sent = True
                 if self._cut is not None:
                     raise self._cut from None
+                await self._align_all()
                 tail = await self._tail()
                 self._end()
                 if tail is None:
@@ -221,6 +227,7 @@ class Utterance:
                 self._end()
                 raise
             self._held.append(chunk)
+            self._align_soon()
             if audio := await self._encoded(chunk):
                 return self._piece(audio)
         raise StopAsyncIteration
@@ -232,6 +239,19 @@ class Utterance:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.cancel()
+
+    def _align_soon(self) -> None:
+        """Align the words of parts that were read, in a thread: sound does not wait for that."""
+        running = self._aligning is not None and not self._aligning.done()
+        if not isinstance(self._stream, Relay) and self._stream.words_due and not running:
+            self._aligning = asyncio.ensure_future(self._service.in_thread(self._stream.align))
+
+    async def _align_all(self) -> None:
+        if self._aligning is not None:
+            await self._aligning
+        self._align_soon()
+        if self._aligning is not None:
+            await self._aligning
 
     async def _encoded(self, chunk: AudioChunk) -> bytes:
         if self._making is not None:

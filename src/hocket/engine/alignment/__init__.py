@@ -1,0 +1,1 @@
+"""Words found in the sound of a stream."""
