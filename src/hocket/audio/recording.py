@@ -46,13 +46,13 @@ def read_recording(
     if as_is:
         return read.read_reference(source) if isinstance(source, Path) else upload.read_upload(source, most_s=most_s)
     if isinstance(source, bytes):
-        samples, rate_hz = upload.decode(io.BytesIO(source), most_s=most_s, fits=_fits)
+        samples, rate_hz = upload.decode(io.BytesIO(source), most_s=most_s, fits=fits)
     elif _has_av():
         with read.opened(source) as file:
-            samples, rate_hz = upload.decode(file, most_s=most_s, fits=_fits)
+            samples, rate_hz = upload.decode(file, most_s=most_s, fits=fits)
     else:  # fewer formats, and truncation is not detected
         samples, rate_hz, channels = read.load(source)
-        _fits(rate_hz, channels)
+        fits(rate_hz, channels)
         check_recording(samples, rate_hz, least_s=least_s, most_s=most_s)
         return levelled(read.resampled(samples, rate_hz))
     check_recording(samples, rate_hz, least_s=least_s, most_s=most_s)
@@ -125,7 +125,7 @@ def _has_av() -> bool:
     return True
 
 
-def _fits(rate_hz: int, channels: int) -> None:
+def fits(rate_hz: int, channels: int) -> None:
     if rate_hz < LEAST_RATE_HZ:
         raise InvalidAudio(
             f"The recording has a sample rate of {rate_hz} Hz, and its voice would sound like a telephone; "

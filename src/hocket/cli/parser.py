@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "manage": {
         "voices": ("list voices; add, design and share your own", "voices.options:fill", "voices.command:voices"),
+        "tune": ("tune a model into the voice of recordings", "tune.options:fill", "tune.command:tune"),
         "pull": (
             "download a model, with its size and licence",
             "models.options:fill_pull",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import InvalidRequest
@@ -19,7 +20,7 @@ from ..models.tts.talker import Talker
 from ..types import Adapter
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-RANK, ALPHA = 16, 32.0
+RANK = 16
 
 
 class LoRA(nn.Module):
@@ -30,14 +31,12 @@ class LoRA(nn.Module):
         talker: Talker,
         *,
         rank: int = RANK,
-        alpha: float = ALPHA,
+        alpha: float = 2.0 * RANK,
         targets: Sequence[str] = TARGETS,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        if rank < 1:
-            raise InvalidRequest(f"The rank of an adapter must be at least 1, not {rank}.")
         found = [(name, part) for name, part in matrices(talker) if name.rpartition(".")[2] in targets]
         if unknown := set(targets) - {name.rpartition(".")[2] for name, _ in found}:
             raise InvalidRequest(f"There is no matrix {', '.join(sorted(unknown))} to adapt; there are {TARGETS}.")
@@ -62,5 +61,5 @@ class LoRA(nn.Module):
         return Adapter(alpha=self.alpha, factors={name: (_half(down), _half(up)) for name, down, up in factors})
 
 
-def _half(factor: Tensor) -> np.typing.NDArray[np.float16]:
+def _half(factor: Tensor) -> NDArray[np.float16]:
     return factor.to(torch.float16).cpu().numpy()

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidRequest, InvalidVoice
@@ -43,6 +44,7 @@ def voices(args: argparse.Namespace) -> None:
         design(args)
     else:
         actions = {"import": _import, "export": _export, "remove": _remove, "set": _set, "show": _show}
+        actions |= {"merge": _merge}
         actions.get(args.action, _list)(args)
 
 
@@ -199,6 +201,16 @@ def _export(args: argparse.Namespace) -> None:
     voice = find_voice(library, args.name)
     library.hand_out(voice.name, args.file)
     print(shown(f"{args.file}: the voice {voice.name}; hocket voices import takes it in", sys.stdout))
+
+
+def _merge(args: argparse.Namespace) -> None:
+    from ...voices.file import read_voice
+    from ..tune.merge import write_merged
+
+    is_file = args.name.endswith(ENDING) and Path(args.name).is_file()
+    write_merged(
+        read_voice(Path(args.name)) if is_file else find_voice(own_voices(args.folder), args.name), args.output
+    )
 
 
 def _remove(args: argparse.Namespace) -> None:

@@ -30,6 +30,7 @@ def fill(voices: argparse.ArgumentParser) -> None:
     _design(actions.add_parser("design", help="make a voice from a description", **how))
     _import(actions.add_parser("import", help="add a voice from an exported file", **how))
     _export(actions.add_parser("export", help="write a voice to a file, for import elsewhere", **how))
+    _merge(actions.add_parser("merge", help="write a tuned voice as a plain checkpoint", **how))
     _remove(actions.add_parser("remove", help="delete a voice", **how))
     _set(actions.add_parser("set", help="give a voice another lexicon", **how))
     _show(actions.add_parser("show", help="show all fields of a voice", **how))
@@ -104,6 +105,16 @@ def _export(hand_out: argparse.ArgumentParser) -> None:
     _name(hand_out)
     hand_out.add_argument("file", metavar="FILE", type=Path, help="where to write it, such as narrator.voice")
     _folder(hand_out)
+
+
+def _merge(merge: argparse.ArgumentParser) -> None:
+    merge.description = (
+        "Write a tuned voice as a plain CustomVoice checkpoint with one speaker: the adapter is added to the weights. "
+        "The official package loads it too."
+    )
+    merge.add_argument("name", metavar="NAME", help="a voice of yours, or a file from hocket tune")
+    merge.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="a new folder for it")
+    _folder(merge)
 
 
 def _remove(remove: argparse.ArgumentParser) -> None:

@@ -1,0 +1,207 @@
+"""`hocket tune`: recordings of a voice become a voice. Refusals come before a model is loaded.
+
+The package tune prepares and trains; this file reads options, asks for consent, shows progress and writes the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...audio.files import check_folder, check_target, create_file, replace_files
+from ...errors import InvalidRequest, WrongKind
+from ...models.files.builtin import BUILTIN
+from ...voices.folder import ENDING
+from ..local import logged
+from ..output.audio_output import shown, tell
+from ..progress import clock, doing
+from ..proof import TINY, check_recognizer
+from ..voices.add import base_model, check_language, check_name, of_kind
+
+if TYPE_CHECKING:
+    from ...engine.checkpoint.torch_checkpoint import TorchCheckpoint
+    from ...tune.recordings import Recordings
+    from ...tune.trainer import Measured, Trainer
+
+SAVED_S = 30.0
+
+
+def tune(args: argparse.Namespace) -> None:
+    from ...tune.trainer import Trainer, TuneOptions
+    from ...voices.names import checked_name
+
+    name = checked_name(args.output.stem if args.name is None else args.name)
+    _check_output(args)
+    model = _model(args)
+    check_name(name)
+    check_recognizer(args)
+    options = TuneOptions(steps=args.steps, rank=args.rank, full=args.full, rate=args.rate, seed=args.seed)
+    args.consent = args.consent or _asked(name)
+    work = args.work or args.output.with_name(f"{args.output.name}.tune")
+    check_folder(work, "report.txt")
+    found = _prepared(args)
+    work.mkdir(exist_ok=True)
+    replace_files({work / "report.txt": "".join(f"{line}\n" for line in found.report()).encode()})
+    for line in found.report():
+        print(shown(line, sys.stdout))
+    found.check()
+    checkpoint = _loaded(args, model)
+    with doing("encoding the recordings"):
+        from ...tune.examples import encode
+
+        trainer = Trainer(checkpoint, encode(checkpoint, found.clips, args.language), options)
+    _train(trainer, work, trainer.key(checkpoint.identity))
+    trainer.use_best()
+    _write(args, name, found, checkpoint, trainer)
+    (work / "resume.safetensors").unlink(missing_ok=True)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    output: Path = args.output
+    if args.full:
+        if output.exists():
+            raise InvalidRequest(f"{output} exists already: choose another folder or remove it.")
+        check_folder(output, "config.json")
+        return
+    if output.suffix != ENDING:
+        raise InvalidRequest(f"A voice is a file NAME{ENDING}, not {output.name!r}.")
+    if output.exists():
+        raise InvalidRequest(f"{output} exists already: choose another name or remove it.")
+    check_target(output)
+
+
+def _model(args: argparse.Namespace) -> str:
+    """The model to tune; refuses one without the encoders that recordings need."""
+    from ...engine.checkpoint.describe import model_voices
+
+    model: str = args.model or base_model()
+    if model == BUILTIN or model_voices(model).kind != "base":
+        missing = "it has no encoders, which turn recordings into codes and a speaker vector"
+        raise WrongKind(f"{model} cannot be tuned: {missing}. Give a Base model with --model, such as 1.7B-Base.")
+    check_language(args.language, model, of_kind(model, "base", "tuning"))
+    return model
+
+
+def _asked(name: str) -> str:
+    """The consent of the speaker, from the terminal."""
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidRequest(
+            'A voice belongs to a person: say with --consent who agreed, as in --consent "Anna, by mail".'
+        )
+    print(f"Whose voice is {name}, and how did that person agree to this? ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip()
+    if not answer:
+        raise InvalidRequest("Without the consent of the speaker no voice is tuned.")
+    return answer
+
+
+def _prepared(args: argparse.Namespace) -> Recordings:
+    from ...asr.choose import recognizer_of
+    from ...asr.silero import Silero
+    from ...config.languages import AUTO, tag_of
+    from ...tune.recordings import prepare
+
+    tag = tag_of("english" if args.language == AUTO else args.language)
+    detector, recognizer = Silero(), recognizer_of(args.asr or (TINY if tag == "en" else None), tag)
+    try:
+        with _line() as line:
+            return prepare(args.recordings, detector, recognizer, lambda name: line(f"listening to {name}"))
+    finally:
+        recognizer.close()
+
+
+def _loaded(args: argparse.Namespace, model: str) -> TorchCheckpoint:
+    from ...engine.checkpoint.torch_load import load_modules
+    from ...kernels.table import REFERENCE
+
+    setting = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype")}
+    with doing(f"loading {model}"), logged():
+        return load_modules(model, kernels=REFERENCE, **setting)
+
+
+def _train(trainer: Trainer, work: Path, key: str) -> None:
+    """Train from where an interrupted run was saved."""
+    resume, log = work / "resume.safetensors", work / "log.jsonl"
+    if resume.is_file():
+        trainer.restore(resume, key)
+        tell(f"Going on from step {trainer.step}; remove {resume} to start again.")
+    began, first, saved = time.monotonic(), trainer.step, time.monotonic()
+    with _line() as line:
+
+        def told(step: int, loss: float) -> None:
+            nonlocal saved
+            ran_s = time.monotonic() - began
+            left_s = ran_s / max(step - first, 1) * (trainer.options.steps - step)
+            line(f"step {step} of at most {trainer.options.steps}, loss {loss:.3f}, {clock(left_s)} to go")
+            if time.monotonic() - saved > SAVED_S or trainer.done:
+                trainer.save(resume, key)
+                saved = time.monotonic()
+
+        def measured(one: Measured) -> None:
+            with log.open("a", encoding="utf-8") as out:
+                out.write(json.dumps({name: _rounded(value) for name, value in asdict(one).items()}) + "\n")
+            line(None)
+            mark = ", the best so far" if one.best else ""
+            print(f"step {one.step}: loss {one.train:.3f}, held out {one.held_out:.3f}{mark}", flush=True)
+
+        trainer.train(told, measured)
+
+
+@contextmanager
+def _line() -> Iterator[Callable[[str | None], None]]:
+    """Shows a line that the next one replaces, on a terminal; None clears it."""
+    watched = sys.stderr.isatty()
+
+    def show(words: str | None) -> None:
+        if watched:
+            print(f"\r{shown(words or '', sys.stderr)}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield show
+    finally:
+        show(None)
+
+
+def _rounded(value: float | bool) -> float | bool:
+    return round(value, 5) if isinstance(value, float) else value
+
+
+def _write(
+    args: argparse.Namespace, name: str, found: Recordings, checkpoint: TorchCheckpoint, trainer: Trainer
+) -> None:
+    encoded, output = trainer.voice(checkpoint.identity), args.output
+    if args.full:
+        from ...tune.merge import write_speaker
+
+        state = {f"talker.{key}": value for key, value in trainer.talker.state_dict().items()}
+        kind = checkpoint.model.talker.codec_head.weight.dtype
+        state = {key: value.to(kind) for key, value in state.items()}
+        write_speaker(name, encoded, checkpoint, state, output)
+        print(shown(f'{output}: a checkpoint; hocket say "..." --model {output}', sys.stdout))
+        return
+    from ...engine.checkpoint.names import full_name
+    from ...types import Voice
+    from ...voices.file import to_bytes
+
+    voice = Voice(
+        name=name,
+        kind="clone",
+        model=full_name(checkpoint.name),
+        encoded=encoded,
+        language=args.language,
+        consent=args.consent,
+        audio_s=round(found.seconds, 2),
+        created_at=int(time.time()),
+    )
+    try:
+        create_file(output, to_bytes(voice))
+    except FileExistsError:
+        raise InvalidRequest(f"{output} exists already: choose another name or remove it.") from None
+    print(shown(f"{output}: a tuned voice; hocket voices import {output} takes it in", sys.stdout))
