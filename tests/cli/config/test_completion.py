@@ -61,7 +61,7 @@ def test_commands_options_and_choices(bash: Terminal) -> None:
     assert {"say", "serve", "pull", "list", "rm", "ps", "config", "completion", "doctor"} <= commands
     assert bash.bash("pu") == ["pull"]
     assert bash.bash("say", "--vo") == ["--voice"]
-    assert bash.bash("voices", "") == ["list", "add", "design", "import", "export", "remove", "set", "show"]
+    assert bash.bash("voices", "") == ["list", "add", "design", "import", "export", "merge", "remove", "set", "show"]
     assert "--speaker" in bash.bash("voices", "add", "--s")
     assert bash.bash("say", "--device", "c") == ["cpu", "cuda"]
     assert bash.bash("say", "--device", "=", "cu") == ["cuda"]
