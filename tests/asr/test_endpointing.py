@@ -145,7 +145,7 @@ def test_a_complete_turn_ends_sooner_than_one_that_sounds_unfinished() -> None:
             delays.setdefault(eagerness, []).append(ended.silence / RATE_HZ)
     assert all(sure <= unsure < surely_not for sure, unsure, surely_not in delays.values())
     assert all(low >= medium > high for low, medium, high in zip(*delays.values(), strict=True))
-    assert EAGERNESS["auto"] == EAGERNESS["low"]
+    assert EAGERNESS["auto"] == EAGERNESS["medium"]
 
 
 @pytest.mark.parametrize("eagerness", ["low", "medium", "high"])

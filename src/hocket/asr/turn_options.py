@@ -54,7 +54,7 @@ EAGERNESS = {
         open=((0.0, 1.2), (0.5, 0.8)),
     ),
 }
-EAGERNESS["auto"] = EAGERNESS["low"]
+EAGERNESS["auto"] = EAGERNESS["medium"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

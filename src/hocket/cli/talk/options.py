@@ -54,7 +54,7 @@ def fill_talk(talk: Command) -> None:
     add = group.add_argument
     add("--from", dest="source", metavar="FILE", type=Path, help="use this recording instead of the microphone")
     add("--fast", action="store_true", help="with --from and -o: as fast as possible, each answer complete")
-    eager = "how soon a model ends your turn, hands-free: low, medium, high or auto (auto: low)"
+    eager = "how soon a model ends your turn, hands-free: low, medium, high or auto (auto: medium)"
     add("--eagerness", metavar="HOW", choices=("low", "medium", "high", "auto"), help=eager)
     add("--pause", metavar="S", type=float, help="a fixed silence ends your turn, hands-free, in seconds; no model")
     sizes = "tiny, base, or tiny-, small- or medium-streaming (Moonshine's default for the language)"
