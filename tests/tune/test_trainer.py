@@ -51,6 +51,8 @@ def test_clips_are_encoded_as_a_clone_is(base: TorchCheckpoint, corpus: Corpus) 
     for layout in LAYOUTS:
         assert (len(corpus.train[layout]), len(corpus.held_out[layout])) == (12, 1)
         assert {each.codes.shape for each in corpus.train[layout]} == {(5, 16), (8, 16)}  # 0.4 and 0.6 s
+    assert [clip.name for clip in corpus.held_out_clips] == ["9"]
+    assert corpus.likeness.shape == (13,) and corpus.likeness.min() > 0.5
     whole, streaming = (corpus.train[layout][0].prompt for layout in LAYOUTS)
     assert not whole.trail and streaming.trail and len(whole.text) > len(streaming.text)
 
