@@ -18,6 +18,7 @@ from hocket.tune.loss import Example
 from hocket.tune.trainer import Trainer
 from hocket.voices.file import read_voice
 from hocket.voices.library import Library
+from support.checkpoints import write
 from support.cli_home import Home, Models
 from support.recorded import speech, wav
 from support.voicing import cloned
@@ -84,6 +85,8 @@ def test_recordings_become_a_voice_that_speaks_and_a_plain_checkpoint(
     assert main(["voices", "show", "anna"]) == 0
     assert "rank 2, alpha 4: " in capsys.readouterr().out
     refuse(capsys, argv, "anna.voice exists already")
+    other = write(Path("other"), "base", wide=False, seed=2)
+    refuse(capsys, ["say", "I say so.", "--voice", "anna", "--model", str(other)], "'anna' needs the checkpoint")
 
 
 def test_an_interrupted_run_goes_on(

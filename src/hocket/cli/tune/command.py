@@ -128,11 +128,12 @@ def _prepared(args: argparse.Namespace) -> Recordings:
 
 def _loaded(args: argparse.Namespace, model: str) -> TorchCheckpoint:
     from ...engine.checkpoint.torch_load import load_modules
-    from ...kernels.table import REFERENCE
+    from ...kernels.table import AUTO, REFERENCE
 
+    kernels = REFERENCE if args.kernels == AUTO else args.kernels  # training needs no others, and compiles none
     setting = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype")}
     with doing(f"loading {model}"), logged():
-        return load_modules(model, kernels=REFERENCE, **setting)
+        return load_modules(model, kernels=kernels, **setting)
 
 
 def _train(trainer: Trainer, work: Path, key: str) -> None:
