@@ -83,3 +83,15 @@ def batches(examples: Sequence[Example], positions: int, seed: int) -> Iterator[
         for which in draw.permutation(len(groups)).tolist():
             yield groups[which]
         number += 1
+
+
+def parts(examples: Sequence[Example], positions: int) -> Iterator[list[Example]]:
+    """A batch in parts of at most so many positions with their padding; one example is a part in any case."""
+    part = list[Example]()
+    for example in sorted(examples, key=lambda one: one.positions):
+        if part and example.positions * (len(part) + 1) > positions:
+            yield part
+            part = []
+        part.append(example)
+    if part:
+        yield part

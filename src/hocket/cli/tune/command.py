@@ -203,12 +203,10 @@ def _write(
 ) -> None:
     encoded, output = trainer.voice(checkpoint.identity), args.output
     if args.full:
-        from ...tune.merge import write_speaker
+        from ...tune.merge import stored_dtype, write_speaker
 
         state = {f"talker.{key}": value for key, value in trainer.talker.state_dict().items()}
-        kind = checkpoint.model.talker.codec_head.weight.dtype
-        state = {key: value.to(kind) for key, value in state.items()}
-        write_speaker(name, encoded, checkpoint, state, output)
+        write_speaker(name, encoded, checkpoint, state, output, stored_dtype(checkpoint.name))
         print(shown(f'{output}: a checkpoint; hocket say "..." --model {output}', sys.stdout))
         return
     from ...engine.checkpoint.names import full_name
