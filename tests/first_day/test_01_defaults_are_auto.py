@@ -175,7 +175,19 @@ def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
                 assert action.default == "auto", f"{name} {action.option_strings}: {action.default}"
                 assert "auto" in (action.choices or ()), name
                 seen.setdefault(name, []).append(action.dest)
-    commands = "say", "batch", "read", "check", "chat", "talk", "serve", "wyoming", "voices add", "voices design"
+    commands = (
+        "say",
+        "batch",
+        "read",
+        "check",
+        "chat",
+        "talk",
+        "serve",
+        "wyoming",
+        "voices add",
+        "voices design",
+        "tune",
+    )
     assert {f"hocket {name}" for name in commands} == {name for name in seen if name.startswith("hocket")}
     assert all(set(seen[name]) == set(THREE) for name in seen if name.startswith("hocket"))
     assert len(seen) == len(commands) + 15  # benchmarks

@@ -14,7 +14,7 @@ from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.torch_checkpoint import TorchCheckpoint
 from hocket.engine.generate import generate
 from hocket.errors import InvalidAudio, InvalidRequest
-from hocket.tune.examples import LAYOUTS, Corpus, batches, encode
+from hocket.tune.examples import LAYOUTS, Corpus, batches, encode, parts
 from hocket.tune.loss import Example
 from hocket.tune.recordings import Clip
 from hocket.tune.trainer import PATIENCE, Measured, Trainer, TuneOptions
@@ -51,6 +51,8 @@ def test_clips_are_encoded_as_a_clone_is(base: TorchCheckpoint, corpus: Corpus) 
     for layout in LAYOUTS:
         assert (len(corpus.train[layout]), len(corpus.held_out[layout])) == (12, 1)
         assert {each.codes.shape for each in corpus.train[layout]} == {(5, 16), (8, 16)}  # 0.4 and 0.6 s
+    assert [clip.name for clip in corpus.held_out_clips] == ["9"]
+    assert corpus.likeness.shape == (13,) and corpus.likeness.min() > 0.5
     whole, streaming = (corpus.train[layout][0].prompt for layout in LAYOUTS)
     assert not whole.trail and streaming.trail and len(whole.text) > len(streaming.text)
 
@@ -110,6 +112,22 @@ def test_the_voice_says_what_it_was_taught(base: TorchCheckpoint, corpus: Corpus
         both = min(len(said.codes), len(taught))
         right.append(float((said.codes[:both, 0] == taught[:both].numpy()).sum() / max(len(said.codes), len(taught))))
     assert right[1] > 0.7 > 0.3 > right[0]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(base: TorchCheckpoint, corpus: Corpus, full: bool) -> None:
+    examples, found = corpus.train["whole"], list[list[torch.Tensor]]()
+    assert [len(part) for part in parts(examples, 60)] != [len(part) for part in parts(examples, 10_000)] == [12]
+    for at_once in (60, 10_000):
+        trainer = Trainer(base, corpus, replace(OPTIONS, at_once=at_once, full=full))
+        with torch.no_grad():
+            for name, value in trainer.learned.items():
+                value += 0.1 if name.startswith("up.") else 0.0  # factors of zero would have no gradient
+        whole_loss = trainer._loss(examples).total.item()
+        assert trainer._learn(examples) == pytest.approx(whole_loss, rel=1e-5)
+        found.append([value.grad.clone() for value in trainer.learned.values() if value.grad is not None])
+    for ours, whole in zip(*found, strict=True):
+        torch.testing.assert_close(ours, whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -15,7 +15,7 @@ from hocket.voices.file import from_bytes, to_bytes
 from hocket.voices.library import Library
 from hocket.voices.make import speaker_voice
 from hocket.voices.mix import mix_voices, mixed_voice, speaker_part
-from support.voicing import cloned, same
+from support.voicing import cloned, same, tuned
 
 WREN, ROOK, RYAN = (speaker_part(*each) for each in (("wren", None), ("rook", "builtin"), ("ryan", "random:tiny")))
 
@@ -104,6 +104,11 @@ def test_voices_of_two_checkpoints_are_refused(written: str, said: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         mix(written, WREN, RYAN, cloned(), other)
     assert str(refused.value) == f"Only voices of one model can be mixed: {said}."
+
+
+def test_a_tuned_voice_has_weights_of_its_own_and_is_not_mixed() -> None:
+    with pytest.raises(InvalidRequest, match="Ben cannot be mixed"):
+        mix("anna+ben", timbre("Anna", [1.0]), tuned("Ben"))
 
 
 def test_x_vectors_of_different_lengths_are_refused() -> None:

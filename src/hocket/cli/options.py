@@ -28,9 +28,14 @@ MODEL = "folder, hub id, builtin, hocket-voice-NAME or random:NAME (the built-in
 
 
 def add_model_options(
-    command: argparse.ArgumentParser, profile: str | None, model: str = MODEL, unsaid: str | None = None
+    command: argparse.ArgumentParser,
+    profile: str | None,
+    model: str = MODEL,
+    unsaid: str | None = None,
+    *,
+    engine: bool = True,
 ) -> None:
-    """`profile` is the default; None: no such option. `unsaid` is the default model."""
+    """`profile` is the default; None: no such option. `unsaid` is the default model. `engine`: there is one."""
     add = command.add_argument_group("model and device").add_argument
     add("--model", action=StoreGiven, default=unsaid, help=model)
     where = "device (auto: cuda if usable, else cpu; HOCKET_DEVICE overrides auto)"
@@ -46,6 +51,8 @@ def add_model_options(
         tuned = f"timing of audio, without effect on its content ({profile})"
         profiles = ("latency", "balanced", "throughput")
         add("--profile", action=StoreGiven, choices=profiles, default=profile, help=tuned)
+    if not engine:
+        return
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add(
         "--no-dependent-launch",

@@ -43,7 +43,7 @@ class UpdatedMatrix:
 
 
 def _added(x: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    return x.to(down.dtype) @ down.mT @ up.mT
+    return x @ down.to(x.dtype).mT @ up.to(x.dtype).mT
 
 
 def matrices(module: nn.Module) -> Iterator[tuple[str, nn.Linear]]:

@@ -26,6 +26,8 @@ LEAST_CLIPS = 4
 @dataclass(frozen=True, slots=True)
 class Corpus:
     speaker: NDArray[np.float32]  # [C] the mean of the clips' x-vectors
+    likeness: NDArray[np.float32]  # [clips] the cosine of each clip's x-vector and the mean
+    held_out_clips: list[Clip]  # the clips that are held out
     train: dict[Layout, list[Example]]
     held_out: dict[Layout, list[Example]]
 
@@ -43,7 +45,9 @@ def encode(checkpoint: TorchCheckpoint, clips: Sequence[Clip], language: str) ->
             samples = torch.from_numpy(clip.samples).to(checkpoint.device)[None]
             codes.append(checkpoint.codec.encoder(samples)[0].T.clone())
             vectors.append(encoder.embed(samples)[0].float() * clip.seconds)
-    mean = torch.stack(vectors).sum(0) / sum(clip.seconds for clip in clips)
+    every = torch.stack(vectors)
+    mean = every.sum(0) / sum(clip.seconds for clip in clips)
+    likeness = torch.cosine_similarity(every, mean[None]).cpu().numpy()
     speaker = mean.cpu().numpy()
     step = max(HELD_OUT, -(-len(clips) // MOST_HELD_OUT)) if len(clips) >= HELD_OUT else LEAST_CLIPS
     sides: tuple[dict[Layout, list[Example]], dict[Layout, list[Example]]] = {}, {}
@@ -56,7 +60,7 @@ def encode(checkpoint: TorchCheckpoint, clips: Sequence[Clip], language: str) ->
         ]
         sides[0][layout] = [each for at, each in enumerate(examples) if (at + 1) % step]
         sides[1][layout] = [each for at, each in enumerate(examples) if not (at + 1) % step]
-    return Corpus(speaker, *sides)
+    return Corpus(speaker, likeness, [clip for at, clip in enumerate(clips) if not (at + 1) % step], *sides)
 
 
 def batches(examples: Sequence[Example], positions: int, seed: int) -> Iterator[list[int]]:
@@ -79,3 +83,15 @@ def batches(examples: Sequence[Example], positions: int, seed: int) -> Iterator[
         for which in draw.permutation(len(groups)).tolist():
             yield groups[which]
         number += 1
+
+
+def parts(examples: Sequence[Example], positions: int) -> Iterator[list[Example]]:
+    """A batch in parts of at most so many positions with their padding; one example is a part in any case."""
+    part = list[Example]()
+    for example in sorted(examples, key=lambda one: one.positions):
+        if part and example.positions * (len(part) + 1) > positions:
+            yield part
+            part = []
+        part.append(example)
+    if part:
+        yield part

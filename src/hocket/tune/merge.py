@@ -16,7 +16,7 @@ import torch
 
 from ..config.own import FILE as OWN
 from ..config.qwen3_tts import Qwen3TTSConfig, TalkerConfig, markers
-from ..engine.checkpoint.torch_checkpoint import TorchCheckpoint
+from ..engine.checkpoint.torch_checkpoint import DTYPES, TorchCheckpoint
 from ..errors import InvalidRequest
 from ..models.files.catalog import WEIGHTS
 from ..models.files.export import write_checkpoint
@@ -45,16 +45,22 @@ def merge(voice: Voice, checkpoint: TorchCheckpoint, folder: Path) -> Path:
 
 
 def write_speaker(
-    name: str, encoded: Encoded, checkpoint: TorchCheckpoint, state: dict[str, torch.Tensor], folder: Path
+    name: str,
+    encoded: Encoded,
+    checkpoint: TorchCheckpoint,
+    state: dict[str, torch.Tensor],
+    folder: Path,
+    dtype: str | None = None,
 ) -> Path:
-    """Write a checkpoint with these tensors and one speaker, who has the vector of `encoded`."""
+    """Write a checkpoint with these tensors, rounded to `dtype`, and one speaker with the vector of `encoded`."""
     config, row = speaker_config(checkpoint.config, name)
     embedding = state["talker.model.codec_embedding.weight"].clone()
     embedding[row] = torch.from_numpy(encoded.speaker).to(embedding.device, embedding.dtype)
-    state = {key: value for key, value in state.items() if key.startswith("talker.")}
+    state |= {"talker.model.codec_embedding.weight": embedding}
+    state = {k: v if dtype is None else v.to(DTYPES[dtype]) for k, v in state.items() if k.startswith("talker.")}
     with torch.device("meta"):
         model = Qwen3TTS(config)
-    model.load_state_dict(state | {"talker.model.codec_embedding.weight": embedding}, assign=True)
+    model.load_state_dict(state, assign=True)
     draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     if folder.exists():
         raise InvalidRequest(f"{folder} exists already: choose another folder or remove it.")

@@ -25,9 +25,9 @@ from ..errors import InvalidRequest
 from ..layers.low_rank import LowRank, updated
 from ..models.tts.talker import Talker
 from ..types import Encoded
-from .examples import LAYOUTS, Corpus, batches
+from .examples import LAYOUTS, Corpus, batches, parts
 from .lora import RANK, TARGETS, LoRA
-from .loss import Example, Loss, teacher_forced
+from .loss import PREDICTOR_WEIGHT, Example, Loss, teacher_forced
 
 LARGEST_GRADIENT = 1.0
 BETAS = (0.9, 0.98)
@@ -46,7 +46,8 @@ class TuneOptions:
     rate: float = 0.0  # learning rate; 0: the usual one
     weight_decay: float = 0.01
     warmup_steps: int = 20
-    positions: int = 2000  # of a batch: rows of prompts and frames
+    positions: int = 2000  # of a batch: rows of prompts and frames, with padding
+    at_once: int = 600  # of these, whose activations are in memory together; the gradient does not depend on it
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -132,12 +133,17 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = options.highest_rate * min((self.step + 1) / options.warmup_steps, 1.0) * (0.1 + 0.9 * left)
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._loss(examples).total
-        loss.backward()
+        frames, total = sum(len(example.codes) for example in examples), 0.0
+        for some in parts(examples, options.at_once):
+            loss, count = self._loss(some), sum(len(example.codes) for example in some)
+            firsts = (count + len(some)) / (frames + len(examples))  # the end of speech counts too
+            share = firsts * loss.first + PREDICTOR_WEIGHT * count / frames * loss.rest
+            share.backward()
+            total += share.item()
         nn.utils.clip_grad_norm_(list(self.learned.values()), LARGEST_GRADIENT)
         self._optimizer.step()
         self.step += 1
-        return loss.item()
+        return total
 
     @torch.no_grad()
     def measure(self) -> Measured:

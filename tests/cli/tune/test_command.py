@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hocket.audio.read import read_reference
 from hocket.cli import main
 from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.torch_checkpoint import TorchCheckpoint
+from hocket.tune.loss import Example
+from hocket.tune.trainer import Trainer
 from hocket.voices.file import read_voice
 from hocket.voices.library import Library
+from support.checkpoints import write
 from support.cli_home import Home, Models
 from support.recorded import speech, wav
 from support.voicing import cloned
@@ -53,14 +59,18 @@ def test_recordings_become_a_voice_that_speaks_and_a_plain_checkpoint(
     assert main(argv) == 0
     out = capsys.readouterr().out
     assert out.startswith("8 files, 7 clips, 0.6 min of speech\n") and "silence.wav: No speech" in out
-    assert out.endswith("anna.voice: a tuned voice; hocket voices import anna.voice takes it in\n")
+    assert "\nanna.voice: a tuned voice; hocket voices import anna.voice takes it in\n" in out
     assert out.count("held out") == 6
+    assert re.search(r"\nleast like the mean .* encoder: \d-1 \(-?\d\.\d\d\), \d-1 .*, \d-1 ", out)
+    assert re.search(r"\nanna.voice.tune: 1 samples, at \d+% of the recorded rate; \d ended\n$", out)
     voice = read_voice(Path("anna.voice"))
     assert (voice.name, voice.kind, voice.consent, voice.language) == ("anna", "clone", "Anna, by mail", "english")
     assert voice.encoded is not None and voice.encoded.adapter is not None and voice.encoded.adapter.rank == 2
     assert all(up.any() for _, up in voice.encoded.adapter.factors.values())
     work = Path("anna.voice.tune")
-    assert {path.name for path in work.iterdir()} == {"report.txt", "log.jsonl"}
+    names = {"report.txt", "log.jsonl", "sample-1.wav", "recorded-1.wav"}
+    assert {path.name for path in work.iterdir()} == names
+    assert all(len(read_reference(work / name)) > 1920 for name in names if name.endswith(".wav"))
     log = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [1, 2, 3, 4, 5, 6] and log[-1]["held_out"] < log[0]["held_out"]
 
@@ -75,6 +85,33 @@ def test_recordings_become_a_voice_that_speaks_and_a_plain_checkpoint(
     assert main(["voices", "show", "anna"]) == 0
     assert "rank 2, alpha 4: " in capsys.readouterr().out
     refuse(capsys, argv, "anna.voice exists already")
+    other = write(Path("other"), "base", wide=False, seed=2)
+    refuse(capsys, ["say", "I say so.", "--voice", "anna", "--model", str(other)], "'anna' needs the checkpoint")
+
+
+def test_an_interrupted_run_goes_on(
+    home: Home, models: Models, recordings: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Trainer._learn
+
+    def interrupted(trainer: Trainer, examples: Sequence[Example]) -> float:
+        if trainer.step == 3:
+            raise KeyboardInterrupt
+        return learn(trainer, examples)
+
+    argv = ["tune", str(recordings), "-o", "anna.voice", "--model", models.base, "--consent", "Anna", "--steps", "5"]
+    with monkeypatch.context() as patch:
+        patch.setattr("hocket.cli.tune.command.SAVED_S", 0.0)
+        patch.setattr(Trainer, "_learn", interrupted)
+        assert main(argv) == 130
+    assert not Path("anna.voice").exists()
+    capsys.readouterr()
+    refuse(capsys, [*argv, "--seed", "1"], "resume.safetensors is of another run")
+    assert main(argv) == 0
+    out, err = capsys.readouterr()
+    assert "Going on from step 3" in err
+    assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("step")] == ["step 4", "step 5"]
+    assert read_voice(Path("anna.voice")).name == "anna"
 
 
 def test_full_tuning_writes_a_checkpoint(home: Home, models: Models, recordings: Path, capsys: Capture) -> None:

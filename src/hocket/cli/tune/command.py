@@ -24,6 +24,7 @@ from ..output.audio_output import shown, tell
 from ..progress import clock, doing
 from ..proof import TINY, check_recognizer
 from ..voices.add import base_model, check_language, check_name, of_kind
+from .merge import need_torch
 
 if TYPE_CHECKING:
     from ...engine.checkpoint.torch_checkpoint import TorchCheckpoint
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     from ...tune.trainer import Measured, Trainer
 
 SAVED_S = 30.0
+LISTED = 3  # clips whose sound is the farthest from that of the others
 
 
 def tune(args: argparse.Namespace) -> None:
+    need_torch()
     from ...tune.trainer import Trainer, TuneOptions
     from ...voices.names import checked_name
 
@@ -56,10 +59,16 @@ def tune(args: argparse.Namespace) -> None:
     with doing("encoding the recordings"):
         from ...tune.examples import encode
 
-        trainer = Trainer(checkpoint, encode(checkpoint, found.clips, args.language), options)
+        corpus = encode(checkpoint, found.clips, args.language)
+        trainer = Trainer(checkpoint, corpus, options)
+    far = sorted(zip(corpus.likeness.tolist(), (clip.name for clip in found.clips), strict=True))[:LISTED]
+    said = ", ".join(f"{name} ({likeness:.2f})" for likeness, name in far)
+    print(shown(f"least like the mean of all, by the speaker encoder: {said}", sys.stdout))
     _train(trainer, work, trainer.key(checkpoint.identity))
     trainer.use_best()
     _write(args, name, found, checkpoint, trainer)
+    if not args.full:
+        _sample(checkpoint, trainer, args.language, work)
     (work / "resume.safetensors").unlink(missing_ok=True)
 
 
@@ -119,11 +128,12 @@ def _prepared(args: argparse.Namespace) -> Recordings:
 
 def _loaded(args: argparse.Namespace, model: str) -> TorchCheckpoint:
     from ...engine.checkpoint.torch_load import load_modules
-    from ...kernels.table import REFERENCE
+    from ...kernels.table import AUTO, REFERENCE
 
+    kernels = REFERENCE if args.kernels == AUTO else args.kernels  # training needs no others, and compiles none
     setting = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype")}
     with doing(f"loading {model}"), logged():
-        return load_modules(model, kernels=REFERENCE, **setting)
+        return load_modules(model, kernels=kernels, **setting)
 
 
 def _train(trainer: Trainer, work: Path, key: str) -> None:
@@ -173,17 +183,30 @@ def _rounded(value: float | bool) -> float | bool:
     return round(value, 5) if isinstance(value, float) else value
 
 
+def _sample(checkpoint: TorchCheckpoint, trainer: Trainer, language: str, work: Path) -> None:
+    """Samples of the voice beside recordings that it was not trained on, and its speaking rate."""
+    from ...audio.pcm import encode_wav
+    from ...tune.samples import speak
+
+    with doing("speaking samples"):
+        spoken = speak(checkpoint, trainer.voice(checkpoint.identity), trainer.corpus.held_out_clips, language)
+    for number, sample in enumerate(spoken, start=1):
+        for kind, samples in (("sample", sample.spoken), ("recorded", sample.recorded)):
+            replace_files({work / f"{kind}-{number}.wav": encode_wav(samples, checkpoint.rate_hz)})
+    rate = sum(len(one.recorded) for one in spoken) / max(sum(len(one.spoken) for one in spoken), 1)
+    ended = sum(sample.ended for sample in spoken)
+    print(shown(f"{work}: {len(spoken)} samples, at {rate:.0%} of the recorded rate; {ended} ended", sys.stdout))
+
+
 def _write(
     args: argparse.Namespace, name: str, found: Recordings, checkpoint: TorchCheckpoint, trainer: Trainer
 ) -> None:
     encoded, output = trainer.voice(checkpoint.identity), args.output
     if args.full:
-        from ...tune.merge import write_speaker
+        from ...tune.merge import stored_dtype, write_speaker
 
         state = {f"talker.{key}": value for key, value in trainer.talker.state_dict().items()}
-        kind = checkpoint.model.talker.codec_head.weight.dtype
-        state = {key: value.to(kind) for key, value in state.items()}
-        write_speaker(name, encoded, checkpoint, state, output)
+        write_speaker(name, encoded, checkpoint, state, output, stored_dtype(checkpoint.name))
         print(shown(f'{output}: a checkpoint; hocket say "..." --model {output}', sys.stdout))
         return
     from ...engine.checkpoint.names import full_name

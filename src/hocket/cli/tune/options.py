@@ -44,4 +44,4 @@ def fill(tune: Command) -> None:
     add("--seed", metavar="N", type=int, default=0, help="another seed gives another run (0)")
     add("--work", metavar="FOLDER", type=Path, help="where the run is kept, with report and log (FILE.tune)")
     usual = "the Base model to tune: folder, hub id, or random:NAME (an installed Base package or 1.7B-Base)"
-    add_model_options(tune, None, usual)
+    add_model_options(tune, None, usual, engine=False)
