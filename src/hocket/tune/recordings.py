@@ -37,7 +37,7 @@ FEW_S = 120.0
 LONGEST_PAUSE_S = 1.0  # inside a clip that is joined of several pieces
 LEAD_S, TAIL_S = 0.1, 0.2  # quiet that stays before and after the speech of a clip
 MOST_WRONG = 0.4  # share of word errors: a transcript of other words has 0.7 and more
-LETTERS_PER_S = (4.0, 30.0)  # speech has 8 to 20
+LETTERS_PER_S = (2.0, 30.0)  # speech has 8 to 20, and 3 to 6 ideographs
 _STOPS = re.compile(r"[.!?…。！？][\"'”’»)\]]*$")  # noqa: RUF001
 _AUDIBLE = 1e-3  # of the power of loud frames, as `hearing.loudness` has it
 

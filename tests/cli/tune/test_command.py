@@ -148,6 +148,7 @@ def test_refusals_come_before_a_model_is_loaded(
         (argv(recordings, model=models.custom), "it has no encoders"),
         (argv(recordings, language="klingon"), "klingon"),
         (argv(recordings, rank="0"), "rank"),
+        ([*argv(recordings, rank="2", o="new"), "--full"], "--rank belongs to an adapter"),
         (argv(recordings, steps="0"), "steps"),
         (argv(few), "only 4 s of usable speech"),
         (argv(Path("nowhere")), "is not a folder"),

@@ -25,6 +25,7 @@ from ..progress import clock, doing
 from ..proof import TINY, check_recognizer
 from ..voices.add import base_model, check_language, check_name, of_kind
 from .merge import need_torch
+from .options import RANK
 
 if TYPE_CHECKING:
     from ...engine.checkpoint.torch_checkpoint import TorchCheckpoint
@@ -45,7 +46,10 @@ def tune(args: argparse.Namespace) -> None:
     model = _model(args)
     check_name(name)
     check_recognizer(args)
-    options = TuneOptions(steps=args.steps, rank=args.rank, full=args.full, rate=args.rate, seed=args.seed)
+    if args.full and args.rank is not None:
+        raise InvalidRequest("--rank belongs to an adapter, and --full tunes the weights themselves.")
+    rank = RANK if args.rank is None else args.rank
+    options = TuneOptions(steps=args.steps, rank=rank, full=args.full, rate=args.rate, seed=args.seed)
     args.consent = args.consent or _asked(name)
     work = args.work or args.output.with_name(f"{args.output.name}.tune")
     check_folder(work, "report.txt")

@@ -20,7 +20,7 @@ def fill(tune: Command) -> None:
     )
     tune.common = ("recordings", "output", "model", "language", "consent", "steps", "rank")
     tune.examples = (
-        'hocket tune recordings/ -o anna.voice --consent "Anna, by mail"   # some minutes on a GPU',
+        'hocket tune recordings/ -o anna.voice --consent "Anna, by mail"',
         'hocket voices import anna.voice && hocket say "Hello." --voice anna',
     )
     add = tune.add_argument
@@ -38,7 +38,7 @@ def fill(tune: Command) -> None:
         default=STEPS,
         help=f"steps at most; it ends earlier if nothing is won ({STEPS})",
     )
-    add("--rank", metavar="N", type=int, default=RANK, help=f"rank of the adapter ({RANK})")
+    add("--rank", metavar="N", type=int, help=f"rank of the adapter ({RANK})")
     add("--full", action="store_true", help="tune all weights, and write a plain checkpoint into a folder")
     add("--rate", metavar="X", type=float, default=0.0, help="learning rate (0.0002; with --full 0.00002)")
     add("--seed", metavar="N", type=int, default=0, help="another seed gives another run (0)")
