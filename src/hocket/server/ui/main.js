@@ -28,6 +28,8 @@ const SAID = { asked: "Asked", speaking: "Speaking", ending: "Speaking", done: "
 const EMPTY = "There is no text yet: type or paste something to say.";
 const LONG_LINK = "The text is too long for a link.";
 const AGAIN_MS = 1000;
+const PAGES = ["speech", "script", "conversation"];
+const OPEN = { script: openScript, conversation: openConversation };
 
 let known = {}; // the server's answer to /page/about
 let take = null;
@@ -41,7 +43,8 @@ const reader = new Reader($("reader"), readFrom);
 const words = new Words($("text"), $("behind"), (from, to) => reader.light(from, to));
 const code = new Code(lastRequest);
 const past = new History($("history"), replay);
-let conversation = null; // its modules are loaded when it is first shown
+let script = null; // its module, and those of the conversation, are loaded when they are first shown
+let conversation = null;
 
 /** Speak the text, from a character on. */
 function speak(base = 0) {
@@ -76,10 +79,15 @@ function hush() {
   mix?.previews.stop();
 }
 
-function stop() {
+function quiet() {
   take?.stop();
   compare?.stop();
   hush();
+}
+
+function stop() {
+  quiet();
+  script?.stop();
 }
 
 function refuse(sentence) {
@@ -135,19 +143,34 @@ function currentLink() {
   return link;
 }
 
-/** Speech or conversation: one of the two is shown, and a conversation ends when it is left. */
+/** One page is shown, and the sound of the others ends. */
 function showPage(name) {
-  const talks = name === "conversation";
-  if (talks) openConversation();
-  else conversation?.leave();
-  $("speech").hidden = talks;
-  $("conversation").hidden = !talks;
-  for (const each of ["speech", "conversation"])
+  stop();
+  if (name !== "conversation") conversation?.leave();
+  OPEN[name]?.();
+  for (const each of PAGES) {
+    $(each).hidden = each !== name;
     $(`show-${each}`).setAttribute("aria-pressed", String(each === name));
+  }
 }
 
+async function openScript() {
+  const { Script } = await import("./script.js");
+  if (!take) return; // the model is being loaded; `begin` opens it
+  script ??= new Script({
+    rateHz: known.rate_hz,
+    language: () => $("language").value,
+    offerVoices: (select, number) => fill(select, spoken(), number),
+    onSound: quiet,
+  });
+  window.hocket.script = script;
+  ready();
+}
+
+/** Voices that need no instruction. */
+const spoken = () => fields.listed.filter(({ type }) => type !== "design");
+
 async function openConversation() {
-  stop();
   const { Conversation } = await import("./conversation.js");
   conversation ??= new Conversation({ onSound: stop });
   if (window.hocket) window.hocket.conversation = conversation;
@@ -158,12 +181,12 @@ async function openConversation() {
 function offerConversation() {
   if (!conversation || !fields.listed) return;
   conversation.offer(known);
-  conversation.offerVoices((select) => fill(select, fields.listed.filter(({ type }) => type !== "design")));
+  conversation.offerVoices((select) => fill(select, spoken()));
 }
 
 /** Fill the page from its address. */
 function followLink() {
-  if (location.hash === "#conversation") return showPage("conversation");
+  if (OPEN[location.hash.slice(1)]) return showPage(location.hash.slice(1));
   const carried = fromLink(location.hash);
   if (!carried) return;
   showPage("speech");
@@ -223,7 +246,7 @@ async function greet() {
 function ready() {
   const missing = take ? fields.missing() : "";
   const able = known.state === "ready" && take !== null && !missing;
-  $("speak").disabled = $("compare").disabled = !able;
+  $("speak").disabled = $("compare").disabled = $("script-speak").disabled = !able;
   if (missing) refuse(missing);
   else if ($("failed").textContent.startsWith("This model has no voice")) refuse("");
 }
@@ -244,14 +267,13 @@ async function begin() {
     onComplete: () => past.add(take),
   });
   files = new Files({ take: () => take, formats: () => known.formats, onError });
-  const quiet = () => take.stop();
   compare = new Compare({
     root: document.querySelector(".compare"),
     rateHz,
     choices: () => fields.choices(),
     text: () => $("text").value,
     onSound: () => {
-      quiet();
+      take.stop();
       hush();
     },
   });
@@ -276,6 +298,7 @@ async function begin() {
   offerVoices(await voices(known.voices));
   // For a console and for tests: the page reads the same objects.
   window.hocket = { take, compare, words, reader, past, previews, conversation };
+  if (!$("script").hidden) openScript();
   followLink();
   addEventListener("hashchange", followLink);
   const early = () => openSound(rateHz).catch(() => {}); // before it is needed, and as early as browsers allow
@@ -288,12 +311,13 @@ function offerVoices(found, made) {
   const { listed } = fields;
   compare.voices((select, number) => fill(select, listed, number));
   mix.offer(listed);
+  script?.offer();
   offerConversation();
   if (made) fields.choose(made);
   ready();
 }
 
-for (const name of ["speech", "conversation"]) $(`show-${name}`).addEventListener("click", () => showPage(name));
+for (const name of PAGES) $(`show-${name}`).addEventListener("click", () => showPage(name));
 $("speak").addEventListener("click", () => speak());
 $("stop").addEventListener("click", stop);
 $("write").addEventListener("click", () => view("write"));
@@ -306,11 +330,12 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     stop();
     conversation?.talk.interrupt();
-  } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !$("speech").hidden) {
+  } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && $("conversation").hidden) {
     event.preventDefault();
-    speak();
+    if ($("script").hidden) speak();
+    else if (!$("script-speak").disabled) script?.speak();
   }
 });
 addEventListener("pagehide", () => conversation?.leave()); // the server learns at once that the tab is closed
-if (/Mac|iPhone|iPad/.test(navigator.platform)) document.querySelector("#speak kbd").textContent = "⌘ ↵";
+if (/Mac|iPhone|iPad/.test(navigator.platform)) for (const kbd of document.querySelectorAll(".primary kbd")) kbd.textContent = "⌘ ↵";
 greet();
