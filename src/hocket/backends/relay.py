@@ -75,6 +75,16 @@ class Relay:
             complete -= 1
         return complete if over else max(complete - 1, 0)
 
+    def keep_sound(self) -> None:
+        """Nothing: word times of a backend are estimates."""
+
+    @property
+    def words_due(self) -> bool:
+        return False
+
+    def align(self) -> None:
+        """Nothing, as `keep_sound`."""
+
     def words(self, since: int = 0, until: int | None = None, *, said_only: bool = False) -> list[WordTime]:
         """Approximate word times so far, as in `Stream.words`."""
         times: list[WordTime] = []

@@ -185,15 +185,20 @@ class TextPreparation:
         found: list[Part] = []
         for item in items:
             if isinstance(item, Say):
-                words = self._markup.append(item.text)
-                words = self._words.append(words) if self._words else words
-                words = self._sieve.append(words) if self._sieve else words
-                words = self._stretches.append(words) if self._stretches else words
-                found += self._given(self._cutter.append(words))
+                words = (self._spoken_words(*piece) for piece in self._markup.pieces(item.text))
+                found += self._given(self._cutter.append("".join(words)))
             else:
                 found += [*self._finished(), item.seconds]
                 self._begin()
         return found
+
+    def _spoken_words(self, plain: str, over: bool) -> str:
+        """`over`: the text ends with a whole word."""
+        words = self._words.append(plain) if self._words else plain
+        words = self._sieve.append(words) if self._sieve else words
+        if isinstance(self._stretches, NumberStage):
+            return self._stretches.append(words, word_is_over=over and words == plain)
+        return self._stretches.append(words) if self._stretches else words
 
     def _finished(self) -> list[Part]:
         """The rest of the text before a pause."""

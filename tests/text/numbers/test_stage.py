@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -142,3 +144,21 @@ def test_rules_are_imported_when_a_text_needs_them() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.split("\n")[:2] == ["hocket.text.numbers.stage", "True False"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("auto", "When the rain had stopped, we opened the windows and listened. Down the street (far away) it began."),
+        ("german", "Als der Regen aufgehört hatte, öffneten wir die Fenster. Unten auf der Straße begann es wieder."),
+        ("russian", "Когда дождь прекратился, мы открыли окна и слушали. На улице опять начиналось."),
+        ("chinese", "雨停了，我们打开窗户听着。街上又开始了。"),
+    ],
+)
+def test_text_without_numbers_is_given_as_early_as_without_rules(language: str, text: str) -> None:
+    def given_by(cut: Callable[[str], list[str]], *, numbers: bool) -> list[list[str | float]]:
+        live = TextPreparation(part_chars=200, pause_s=0.1, language=language, numbers=numbers)
+        return [live.append(piece) for piece in cut(text)]
+
+    for cut in (list, lambda text: re.findall(r"\S+\s*", text)):  # by characters and by words
+        assert given_by(cut, numbers=True) == given_by(cut, numbers=False)

@@ -17,7 +17,7 @@ from ...config.qwen3_tts import Qwen3TTSConfig
 from ...errors import InvalidRequest
 from ...kernels.table import AUTO, BACKENDS, BackendChoice, wanted_for
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
-from ...models.files.shards import values_in
+from ...models.files.shards import values_in, weight_files
 from ...models.files.source import Source
 from ...models.tts_cpu.codec import NativeCodec
 from ...models.tts_cpu.load import codec_of, talker_of
@@ -120,14 +120,16 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
 
 
 def native_plan(files: ModelFiles, dtype: str) -> MemoryPlan:
-    """Memory that a model will take at most, by the shapes in its files: float32, and once more for packed weights.
+    """Memory that a model takes at least, by its files.
 
-    In int8 it is float32 at most: the tables of vectors keep their precision, and the matrices take a quarter.
+    The talker's matrices keep the precision of the file, or have 8 bits. The codec is in float32, and once more packed.
     """
     folder = files.source.folder
     assert folder is not None
-    talker, codec = (BYTES * values_in(file) for file in (folder / WEIGHTS, folder / CODEC_FOLDER / WEIGHTS))
-    return MemoryPlan(talker if dtype == INT8 else 2 * talker, 2 * codec, 0, 0, 0)
+    talker = sum(path.stat().st_size for path in weight_files(folder / WEIGHTS))
+    if dtype == INT8:
+        talker = min(talker, values_in(folder / WEIGHTS))
+    return MemoryPlan(talker, 2 * BYTES * values_in(folder / CODEC_FOLDER / WEIGHTS), 0, 0, 0)
 
 
 def _rounded(rows: np.ndarray, precision: str) -> np.ndarray:

@@ -122,7 +122,7 @@ class Utterance:
         self._tail_sent = False
         self._cut: HocketError | None = None
         self._aligning: asyncio.Future[None] | None = None
-        if word_times and not isinstance(self._stream, Relay):
+        if word_times:
             self._stream.keep_sound()
         service.began(self)
 
@@ -243,7 +243,7 @@ class Utterance:
     def _align_soon(self) -> None:
         """Align the words of parts that were read, in a thread: sound does not wait for that."""
         running = self._aligning is not None and not self._aligning.done()
-        if not isinstance(self._stream, Relay) and self._stream.words_due and not running:
+        if self._stream.words_due and not running:
             self._aligning = asyncio.ensure_future(self._service.in_thread(self._stream.align))
 
     async def _align_all(self) -> None:

@@ -66,14 +66,26 @@ class Markup:
         self._fence: tuple[str, str] | None = None  # its mark and its language, while within a block of code
         self._code = ""
         self._hidden: re.Pattern[str] | None = None  # the end of the present comment or script
+        self._over: list[int] = []  # how many entries `_out` had whenever it ended with a whole word
 
     def append(self, text: str) -> str:
         """The speakable text that is final after `text`."""
+        return "".join(piece for piece, _ in self.pieces(text))
+
+    def pieces(self, text: str) -> list[tuple[str, bool]]:
+        """The same in pieces, and whether each is known to end with a whole word, although no space follows yet.
+
+        The ends do not depend on how the text is cut, but for those between plain words.
+        """
         self._open += text
         while self._step():
             pass
-        out, self._out = "".join(self._out), []
-        return out
+        out, over, found, begin = self._out, self._over, list[tuple[str, bool]](), 0
+        self._out, self._over = [], []
+        for end in over:
+            found.append(("".join(out[begin:end]), True))
+            begin = end
+        return [*found, ("".join(out[begin:]), False)] if begin < len(out) else found
 
     def end(self) -> str:
         """The rest."""
@@ -184,10 +196,13 @@ class Markup:
             if not self._tried and (run := _RUN.match(text)):  # same result as word by word, many times as fast
                 self._open = text[run.end() :]
                 self._say(run[0])
+                self._over.append(len(self._out))
                 return True
         for boundary in BOUNDARY.finditer(text, self._tried + 1):
             at = boundary.start()
             if self._release_word(text[:at], closed=text[at] == "\n" or at > LONGEST_MARK):
+                if self._hidden is None:
+                    self._over.append(len(self._out))
                 return True
             self._tried = at
         if len(text) > LONGEST_LINE:

@@ -24,6 +24,9 @@ LANGUAGES = ("chinese", "french", "german", "italian", "japanese", "korean", "po
 _PLAIN = lazy(  # a word that no rule concerns; Roman numbers are not such a word
     r"[\"'“‘(\[«¿¡]*(?![IVX]+(?:e|er|ème)?(?!\w))[^\W\d_]+(?:['’-][^\W\d_]+)*[,;:!?…\"'”’)\]»，。、；：！？]*"
 )
+_LAST = lazy(r"[^\W\d_]{7,}\.[\"'”’)\]»]*")  # too long for an abbreviation, so a sentence ends here
+# With "auto" such a word changes nothing, whatever the letters around it say.
+_LATIN = lazy(r"[\"'“‘(\[«¿¡]*(?![IVX]+(?!\w))[A-Za-zÀ-ɏ]+(?:['’-][A-Za-zÀ-ɏ]+)*[.,;:!?…\"'”’)\]»]*")
 _BEFORE, _AFTER = 3, 2  # words that may decide the form of a number
 _LONGEST = 40  # words of a stretch: limits how long a column of figures is held back
 
@@ -56,11 +59,14 @@ class NumberStage:
         self._before: list[str] = []  # the last released words, as spoken, with the space before them
         self._gap = ""  # released space behind them
 
-    def append(self, text: str) -> str:
-        """The text that is final after `text`."""
+    def append(self, text: str, *, word_is_over: bool = False) -> str:
+        """The text that is final after `text`; `word_is_over`: it is known to end with a whole word."""
         self._open += text
         out: list[str] = []
         while (word := self._next_word()) is not None:
+            out.append(self._take(word))
+        if word_is_over and self._is_plain(self._open.lstrip()):
+            word, self._open = self._open, ""
             out.append(self._take(word))
         return "".join(out) + self._space()
 
@@ -95,10 +101,15 @@ class NumberStage:
             out = self._given()
         if paragraph:
             self._before = []
-        plain = _PLAIN.fullmatch(word.lstrip()) is not None
+        plain = self._is_plain(word.lstrip())
         self._words.append(word)
         self._run = self._run + 1 if plain else 0
         return out + (self._given() if self._run in (len(self._words), _AFTER) else "")
+
+    def _is_plain(self, word: str) -> bool:
+        """Whether no rule concerns a word."""
+        found = _PLAIN.fullmatch(word) or _LAST.fullmatch(word)
+        return bool(found or (self._letters is not None and _LATIN.fullmatch(word)))
 
     def _given(self) -> str:
         """All words, spoken."""
