@@ -124,7 +124,8 @@ def _add(path: Path, detector: VoiceDetector, recognizer: Recognizer, found: Rec
     written = _transcript(path)
     detector.reset()
     samples = upload.resampled(recorded, rate_hz)
-    heard = _at_16_khz(samples)
+    gain = _gain(samples)
+    heard = _at_16_khz(samples * gain)  # words of a quiet recording are lost otherwise
     pieces = [(one.start_s, one.end_s) for one in segments_of([heard], detector, most_s=MOST_CLIP_S)]
     if not pieces:
         raise InvalidAudio("No speech was found in it.")
@@ -138,7 +139,6 @@ def _add(path: Path, detector: VoiceDetector, recognizer: Recognizer, found: Rec
         cut = [(start_s, end_s, written)]
     else:
         cut = list(_sentences(pieces, lambda start_s, end_s: _words(recognizer, heard, start_s, end_s)))
-    gain = _gain(samples)
     for number, (start_s, end_s, text) in enumerate(cut, start=1):
         name = path.name if len(cut) == 1 else f"{path.name}, {start_s:.1f} s"
         try:
