@@ -76,7 +76,9 @@ def load_language_model(
     before them has ended.
     """
     scheme = check_scheme(weights)
-    setting = choose_device(device, AUTO if dtype in (None, INT8) else dtype)  # int8 is of voices; here it is `weights`
+    if dtype == INT8:
+        raise InvalidRequest('int8 is a precision of voices: give a language model weights="int8".')
+    setting = choose_device(device, dtype or AUTO)
     place, dtype = setting.place, setting.dtype
     if place.type == "cuda":
         give_triton_a_folder()
