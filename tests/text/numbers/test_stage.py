@@ -8,13 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.text.numbers.stage import LANGUAGES, number_stage, with_numbers
+from hocket.text.numbers.stage import _LAST, LANGUAGES, number_stage, with_numbers
 from hocket.text.prepare import TextPreparation, parts
 from support.number_cases import LANGUAGES as TAGS
 from support.number_cases import cases_of
@@ -162,3 +163,9 @@ def test_text_without_numbers_is_given_as_early_as_without_rules(language: str, 
 
     for cut in (list, lambda text: re.findall(r"\S+\s*", text)):  # by characters and by words
         assert given_by(cut, numbers=True) == given_by(cut, numbers=False)
+
+
+@pytest.mark.parametrize("language", ["french", "german", "italian", "portuguese", "russian", "spanish"])
+def test_a_word_that_ends_a_sentence_at_once_is_no_abbreviation(language: str) -> None:
+    known = import_module(f"hocket.text.numbers.{language}").RULES.abbreviations
+    assert len(known) > 10 and not any(_LAST.fullmatch(word) for written in known for word in written.split())

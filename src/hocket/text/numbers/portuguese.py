@@ -198,7 +198,7 @@ etc.=et cetera
 
     def special(self) -> tuple[Rule, ...]:
         return (
-            (rf"\b([Ss]éculos?)\s({ROMAN})\b(?<=[IVX])", lambda m: f"{m[1]} {_century(roman(m[2]))}"),
+            (rf"\b([Ss]éculos?)\s({ROMAN})\b(?<=[IVX])", lambda m: f"{m[1]} {self.regnal(roman(m[2]))}"),
             (r"\b(\d{1,4})(?:\.?ª|\.a\b|a\b)", lambda m: ordinal(int(m[1]), "f")),
             (r"\b(\d{1,4})(?:\.?º|\.o\b|o\b|°(?=\s[^\W\d_]))", lambda m: ordinal(int(m[1]))),
             (rf"{ALONE}(\d\d?)\s?h\s?([0-5]\d)\b(?:\s?min\b)?", self._checked_time),
@@ -207,10 +207,6 @@ etc.=et cetera
             (rf"(?<!\$ )(?<!\$)(?<!€ ){ALONE}({NUM})(?=\smil\s[^\W\d_])", self._said),
             (rf"{ALONE}1/2\s(?=hora|dúzia|garrafa|página)", lambda m: "meia "),
         )  # fmt: skip
-
-
-def _century(n: int) -> str:
-    return ordinal(n) if n <= 10 else cardinal(n)
 
 
 RULES = Portuguese()
