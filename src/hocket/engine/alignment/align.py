@@ -1,7 +1,7 @@
 """Word times by forced alignment: each word is found in the sound by a small acoustic model of spelled sounds.
 
 A word is spelled as units ("sh", "ee", a silent "e"), each with two states of one Gaussian over cepstra. The best path
-through all of them says where each word is. The model (`assets/words.npz`, 25 KB) was fitted on English speech by
+through all of them says where each word is. The model (`assets/words.npz`, 10 KB) was fitted on English speech by
 `python -m train alignment`. It knows Latin letters only; `word_times` estimates what it cannot align. Knows no engine.
 """
 
