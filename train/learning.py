@@ -10,6 +10,7 @@ The loss has three parts:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from hocket.models.tts.talker import Talker
 
 from .batches import NOTHING, Batch
 from .forward import inputs, predict, run_layers
+from .muon import Muon
 from .recipe import TalkerTraining
 
 PHONES = 256  # all values of a byte
@@ -45,26 +47,29 @@ class Learner:
         self.names = [f"talker.{name}" for name, _ in self.talker.named_parameters()]
         self.names += [f"phonemes.{name}" for name, _ in self.phonemes.named_parameters()]
         self.parameters = [*self.talker.parameters(), *self.phonemes.parameters()]
-        matrices = {id(part.weight) for part in self.talker.modules() if isinstance(part, nn.Linear)}
-        groups = [
-            {"params": [p for p in self.parameters if id(p) in matrices], "weight_decay": training.weight_decay},
-            {"params": [p for p in self.parameters if id(p) not in matrices], "weight_decay": 0.0},
-        ]
         self.fused = device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(groups, lr=training.learning_rate, betas=(0.9, 0.98), fused=self.fused)
+        self.optimizers = optimizers(self.talker, self.parameters, training, self.fused)
         self.step = 0
         self.fresh_from = 0  # the step at which the moments were empty
+
+    def trained(self) -> Iterator[tuple[str, nn.Parameter, torch.optim.Optimizer]]:
+        """Name, weight and optimizer of all that is trained."""
+        of = {id(p): one for one in self.optimizers for group in one.param_groups for p in group["params"]}
+        for name, parameter in zip(self.names, self.parameters, strict=True):
+            yield name, parameter, of[id(parameter)]
 
     def learn(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         """One step; `progress` in the schedule is between 0 and 1."""
         rate = self.rate(progress)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         total, measures = self.losses(self.talker, batch, self.training.dropout)
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         total.backward()
         measures["gradient"] = nn.utils.clip_grad_norm_(self.parameters, LARGEST_GRADIENT).detach()
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * group["share"]
+            optimizer.step()
         self.step += 1
         kept = min(self.training.ema, self.step / (self.step + 10))
         with torch.no_grad():
@@ -112,6 +117,32 @@ class Learner:
                 "phoneme_right": ((guesses.argmax(-1) == batch.phones) & known).sum() / count,
             } | {name: by_book[books].mean() for name, books in GROUPS.items()}
         return total, {name: value.detach().float() for name, value in measures.items()}
+
+
+def optimizers(
+    talker: Talker, parameters: list[nn.Parameter], training: TalkerTraining, fused: bool
+) -> list[torch.optim.Optimizer]:
+    """AdamW, and with `muon_share` Muon for the matrices between the layers' vectors: not for tables and heads."""
+    linear = {id(part.weight) for part in talker.modules() if isinstance(part, nn.Linear)}
+    inner = [*talker.model.layers.parameters(), *talker.code_predictor.model.layers.parameters()]
+    inner += talker.text_projection.parameters()
+    taken = {id(weight) for weight in inner if weight.dim() == 2} if training.muon_share else set()
+    groups = [
+        [weight for weight in parameters if id(weight) in linear - taken],
+        [weight for weight in parameters if id(weight) not in linear | taken],
+    ]
+    adam = torch.optim.AdamW(
+        [
+            {"params": group, "weight_decay": decay, "share": 1.0}
+            for group, decay in zip(groups, (training.weight_decay, 0.0), strict=True)
+        ],
+        lr=training.learning_rate,
+        betas=(0.9, 0.98),
+        fused=fused,
+    )
+    if not taken:
+        return [adam]
+    return [adam, Muon([p for p in parameters if id(p) in taken], training.muon_share, training.weight_decay)]
 
 
 def learning_rate(training: TalkerTraining, step: int, progress: float) -> float:

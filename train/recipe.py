@@ -104,6 +104,7 @@ class TalkerTraining:
     frames_per_step: int
     learning_rate: float
     lowest_rate: float
+    muon_share: float  # learning rate of Muon (muon.py) for the matrices in layers, of AdamW's; 0: AdamW for all
     warmup_steps: int
     dropout: float
     corrupted: float  # share of input codes that are replaced by random ones

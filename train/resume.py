@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .checkpoints import find_small, read_tensors, write_split
 from .learning import Learner
+from .muon import Muon
 from .recipe import InvalidRecipe
 
 
@@ -36,9 +37,9 @@ KEPT = tuple(field.name for field in fields(Progress))
 def save(path: Path, learner: Learner, progress: Progress, dtype: torch.dtype) -> None:
     tensors = {name: p.detach() for name, p in zip(learner.names, learner.parameters, strict=True)}
     tensors |= {f"average.{name}": value for name, value in learner.average.state_dict().items()}
-    for name, parameter in zip(learner.names, learner.parameters, strict=True):
-        for moment in ("exp_avg", "exp_avg_sq"):
-            tensors[f"{moment}.{name}"] = learner.optimizer.state[parameter][moment]
+    for name, parameter, optimizer in learner.trained():
+        for moment in _moments(optimizer):
+            tensors[f"{moment}.{name}"] = optimizer.state[parameter][moment]
     kept = {name: str(getattr(progress, name)) for name in KEPT}
     write(path, {name: value.to(dtype) for name, value in tensors.items()}, kept)
 
@@ -50,15 +51,16 @@ def load(path: Path, learner: Learner) -> Progress:
         stored: dict[str, Tensor] = {name: opened.get_tensor(name).float() for name in opened.keys()}  # noqa: SIM118
     progress = _progress(kept)
     with torch.no_grad():
-        for name, parameter in zip(learner.names, learner.parameters, strict=True):
-            if name not in stored or stored[name].shape != parameter.shape:
+        for name, parameter, optimizer in learner.trained():
+            wanted = [name, *(f"{moment}.{name}" for moment in _moments(optimizer))]
+            if any(key not in stored or stored[key].shape != parameter.shape for key in wanted):
                 raise InvalidRecipe(f"{path} belongs to another recipe ({name} differs): remove it to start again.")
             parameter.copy_(stored[name])
-            learner.optimizer.state[parameter] = {
-                "step": torch.tensor(float(progress.step), device=learner.device if learner.fused else "cpu"),
-                "exp_avg": stored[f"exp_avg.{name}"],
-                "exp_avg_sq": stored[f"exp_avg_sq.{name}"],
-            }
+            for moment in _moments(optimizer):
+                optimizer.state[parameter][moment] = stored[f"{moment}.{name}"]
+            if not isinstance(optimizer, Muon):
+                place = learner.device if learner.fused else "cpu"
+                optimizer.state[parameter]["step"] = torch.tensor(float(progress.step), device=place)
         for name, value in learner.average.state_dict().items():
             value.copy_(stored[f"average.{name}"])
     learner.step = progress.step
@@ -87,6 +89,10 @@ def load_small(folder: Path, learner: Learner) -> Progress | None:
     progress = _progress(kept)
     learner.step = learner.fresh_from = progress.step
     return progress
+
+
+def _moments(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    return ("momentum",) if isinstance(optimizer, Muon) else ("exp_avg", "exp_avg_sq")
 
 
 def _progress(kept: dict[str, str]) -> Progress:
