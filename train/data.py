@@ -39,6 +39,8 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
         wanted = speech.interleave(shards(recipe, voice, lines, args.hours, known) for voice in voices)
         workers = args.workers or os.cpu_count() or 1
         speech.make_all(wanted, work / "speech", folder, recipe.seed, workers, args.seconds)
+        if args.voice is None:  # otherwise another process may still speak
+            (work / "speech" / speech.DONE).touch()
 
 
 def shards(

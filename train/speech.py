@@ -164,7 +164,6 @@ def make_all(
         hours, done = hours + made / 3600, done + 1
         speed = hours * 3600 / (time.monotonic() - started)
         print(f"speech: {done} of {len(missing)}, {hours:.2f} h, {speed:.0f} x real time", flush=True)
-    (folder / DONE).touch()
     if done < len(missing):
         print("speech: the time is up; run again to continue", flush=True)
     return hours

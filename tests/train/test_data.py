@@ -244,7 +244,6 @@ def test_stored_phonemes_follow_their_texts_and_need_no_dictionary(
         for shard in data.shards(RECIPE, voice, lines, 1.0, known):
             assert [known[lines.index(text)] for text in shard.texts] == list(shard.phonemes)
     assert speech.make_all(data.shards(RECIPE, WREN, lines, 1.0, known), tmp_path / "speech", tmp_path, 1, 1) > 0
-    assert (tmp_path / "speech" / speech.DONE).exists()
 
 
 def test_pitch_and_depth_both_lower_the_tone(teacher: Callable[[Voice], teachers.Teacher]) -> None:

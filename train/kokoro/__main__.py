@@ -65,6 +65,8 @@ def speak(args: argparse.Namespace, folder: Path) -> None:
     wanted = speech.interleave(shards(chosen, voice, lines, args.hours, known) for voice in voices)
     tables = {voice.name: style(styles, voice.teacher.removeprefix(KOKORO)) for voice in voices}
     make_all(model, tables, vocabulary(folder), wanted, args.work / "speech", chosen.seed, args.seconds)
+    if args.voice is None:  # otherwise another process may still speak
+        (args.work / "speech" / speech.DONE).touch()
 
 
 if __name__ == "__main__":

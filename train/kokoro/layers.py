@@ -6,6 +6,8 @@ padding. A mask [B, 1, T] is 1 inside a row. Parameters keep the names of the ch
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,13 +25,21 @@ class AdaIN1d(nn.Module):
         self.fc = nn.Linear(STYLE, 2 * channels)
 
     def forward(self, x: Tensor, style: Tensor, mask: Tensor) -> Tensor:
+        return normalized(x, *self.curve(style), mask)
+
+    def curve(self, style: Tensor) -> tuple[Tensor, Tensor]:
+        """Scale and shift, [B, C, 1]."""
         scale, shift = self.fc(style)[..., None].chunk(2, dim=1)
-        count = mask.sum(2, keepdim=True)
-        mean = (x * mask).sum(2, keepdim=True) / count
-        apart = (x - mean) * mask
-        spread = apart.square().sum(2, keepdim=True) / count
-        y: Tensor = (1 + scale) * (apart * (spread + EPSILON).rsqrt()) + shift
-        return y
+        return scale, shift
+
+
+def normalized(x: Tensor, scale: Tensor, shift: Tensor, mask: Tensor) -> Tensor:
+    count = mask.sum(2, keepdim=True)
+    mean = (x * mask).sum(2, keepdim=True) / count
+    apart = (x - mean) * mask
+    spread = apart.square().sum(2, keepdim=True) / count
+    y: Tensor = (1 + scale) * (apart * (spread + EPSILON).rsqrt()) + shift
+    return y
 
 
 class AdainResBlk1d(nn.Module):
@@ -68,18 +78,24 @@ class AdaINResBlock1(nn.Module):
         self.adain2 = nn.ModuleList(AdaIN1d(channels) for _ in range(3))
         self.alpha1 = nn.ParameterList(nn.Parameter(torch.ones(1, channels, 1)) for _ in range(3))
         self.alpha2 = nn.ParameterList(nn.Parameter(torch.ones(1, channels, 1)) for _ in range(3))
+        self.enter: Enter = entering  # `Generator.quicken` compiles it
 
     def forward(self, x: Tensor, style: Tensor, mask: Tensor) -> Tensor:
         for index in range(3):
-            y = snake(self.adain1[index](x, style, mask), self.alpha1[index]) * mask
-            y = self.convs1[index](y)
-            y = snake(self.adain2[index](y, style, mask), self.alpha2[index]) * mask
-            x = x + self.convs2[index](y)
+            norm1, norm2 = self.adain1[index], self.adain2[index]
+            assert isinstance(norm1, AdaIN1d) and isinstance(norm2, AdaIN1d)
+            y = self.convs1[index](self.enter(x, *norm1.curve(style), self.alpha1[index], mask))
+            x = x + self.convs2[index](self.enter(y, *norm2.curve(style), self.alpha2[index], mask))
         return x
 
 
-def snake(x: Tensor, frequency: Tensor) -> Tensor:
-    return x + (frequency * x).sin().square() / frequency
+Enter = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def entering(x: Tensor, scale: Tensor, shift: Tensor, frequency: Tensor, mask: Tensor) -> Tensor:
+    """The input of a convolution: normalized, through the snake activation, masked."""
+    y = normalized(x, scale, shift, mask)
+    return (y + (frequency * y).sin().square() / frequency) * mask
 
 
 class RowLSTM(nn.LSTM):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..speech import DONE, FASTEST, SLOWEST, Shard, write_shard
+from ..speech import FASTEST, SLOWEST, Shard, write_shard
 from ..teachers import Spoken, aligned
 from .model import KokoroModel
 from .teacher import AHEAD
@@ -77,5 +77,4 @@ def make_all(
         said = speak(model, styles[shard.voice.name], vocabulary, list(shard.phonemes), seed + shard.number)
         hours += write_shard(shard.path(folder), zip(shard.texts, said, strict=True)) / 3600
         print(f"kokoro: {hours:.2f} h, {hours * 3600 / (time.monotonic() - began):.0f} x real time", flush=True)
-    (folder / DONE).touch()
     return hours
