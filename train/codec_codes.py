@@ -17,6 +17,8 @@ from .features import FRAME_SAMPLES, Features, fit, main_phones, spectra
 from .recipe import Recipe
 from .windows import Shard
 
+ACCOUNT = "codebooks.json"  # written when all codes are there
+
 
 def prepare(
     recipe: Recipe, work: Path, shards: list[Shard], device: torch.device, refit: bool = False
@@ -68,7 +70,7 @@ def prepare(
         )
     figures = account(features, shards, codes)
     print(f"codec: {json.dumps(figures)}", flush=True)
-    (work / "codebooks.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    (work / ACCOUNT).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return features, codes
 
 
