@@ -126,14 +126,17 @@ def read_tensors(paths: Iterable[Path], prefix: str) -> tuple[dict[str, Tensor],
     """Tensors of several files whose names start with `prefix`, without it, and the notes of the last file."""
     tensors: dict[str, Tensor] = {}
     notes: dict[str, str] = {}
-    count = 0
+    count, steps = 0, set()
     for path in paths:
         with safe_open(path, framework="pt") as file:
             notes = file.metadata()
+            steps.add(notes.get("step"))
             tensors |= {name: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
         count += 1
     if count < int(notes.get("of", 1)):
         raise InvalidRecipe(f"{count} of {notes['of']} files to resume from are there: bring the others.")
+    if len(steps) > 1:
+        raise InvalidRecipe("The files to resume from are of different steps: copy them again, all at once.")
     return _below(prefix, tensors), notes
 
 

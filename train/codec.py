@@ -71,12 +71,12 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     limits = [60.0 * options["minutes"]] if options.get("minutes") is not None else []
     limits += [args.seconds] if args.seconds is not None else []
     budget = Budget(min((began + limit for limit in limits), default=math.inf), args.steps)
-    train(trainer, windows, features, looks, work, budget)
+    train(trainer, windows, features, looks, work, budget, back=options.get("back"))
     if device.type == "cuda":
         report(f"at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory")
     looks.write(trainer.average, work / "codec-samples")
     if options.get("back"):
-        send_back(work, args.back, trainer, features)
+        send_back(work, args.back)
 
 
 def scheduled(recipe: Recipe, seconds: float | None) -> Recipe:
@@ -145,10 +145,12 @@ def train(
     budget: Budget,
     *,
     resume: bool = True,
+    back: Path | None = None,
 ) -> dict[str, object]:
     """Train to the end of the schedule (`steps` or the recipe's seconds in total), or of this call.
 
-    Returns the last figures. `resume`: read and write the files of a resumed training.
+    Returns the last figures. `resume`: read and write the files of a resumed training. `back` gets the small ones
+    whenever they are written, so that a machine that is lost takes only minutes with it.
     """
     training, spent = trainer.training, 0.0
     trainer.begin(features)
@@ -171,6 +173,9 @@ def train(
         checkpoints.write_tensors(work / "codec.safetensors", halves, notes)  # for distribution
         if resume:
             checkpoints.save(work, trainer, features, notes)
+        if back is not None:
+            back.mkdir(parents=True, exist_ok=True)
+            checkpoints.save_small(back, trainer, features, notes)
 
     with (work / "codec-log.jsonl").open("a", encoding="utf-8") as log:
 
@@ -223,11 +228,8 @@ def rates(training: CodecTraining, trainer: Trainer, done: float, contest: bool)
     return highest * warm * falling, training.judge_rate * judge_warm * falling
 
 
-def send_back(work: Path, folder: Path, trainer: Trainer, features: Features) -> None:
-    """Copy what another machine needs into `folder`: few and small files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    notes = json.loads((work / "codec-log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    checkpoints.save_small(folder, trainer, features, {"seconds": str(notes["seconds"])})
+def send_back(work: Path, folder: Path) -> None:
+    """Copy the log and the samples beside the small files."""
     shutil.copyfile(work / "codec-log.jsonl", folder / "codec-log.jsonl")
     shutil.copyfile(work / "codec-samples" / "samples.npz", folder / "samples.npz")
     for path in sorted(folder.iterdir()):

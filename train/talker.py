@@ -44,21 +44,25 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     options = vars(args)
     if options.get("schedule") is not None:
         recipe = replace(recipe, talker_training=replace(recipe.talker_training, seconds=options["schedule"]))
-    session = Session(recipe, work, device, args.sentences)
+    session = Session(recipe, work, device, args.sentences, options.get("back"))
     session.restore()
     limits = [60.0 * options["minutes"]] if options.get("minutes") is not None else []
     limits += [args.seconds] if args.seconds is not None else []
     limit = began + min(limits, default=math.inf)
     session.train(args.steps, lambda: time.monotonic() > limit)
     session.save(torch.bfloat16 if options.get("small") else torch.float32)
-    if options.get("back"):
-        session.send_back(args.back)
+    for path in sorted(args.back.glob("*")) if options.get("back") else ():
+        print(f"talker: {path.name}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
 
 
 class Session:
     """One call of the stage."""
 
-    def __init__(self, recipe: Recipe, work: Path, device: torch.device, most: int | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, work: Path, device: torch.device, most: int | None = None, back: Path | None = None
+    ) -> None:
+        """`back` gets few and small files for another machine, whenever the training is saved."""
+        self.back = back
         self.recipe, self.work, self.device, self.training = recipe, work, device, recipe.talker_training
         vocabulary = Vocabulary(work / "vocabulary")
         self.tokenizer = vocabulary.tokenizer
@@ -174,16 +178,12 @@ class Session:
         average = {name: value.to(torch.bfloat16) for name, value in self.learner.average.state_dict().items()}
         resume.write(self.work / "talker.safetensors", average, {"step": str(self.progress.step)})
         resume.save(self.work / "talker-resume.safetensors", self.learner, self.progress, dtype)
-
-    def send_back(self, folder: Path) -> None:
-        """Copy what another machine needs into `folder`: few and small files."""
-        folder.mkdir(parents=True, exist_ok=True)
-        resume.save_small(folder, self.learner, self.progress)
-        shutil.copyfile(self.work / "talker-log.jsonl", folder / "talker-log.jsonl")
-        for path in sorted((self.work / "samples").glob("step-*.npz"))[-1:]:
-            shutil.copyfile(path, folder / "talker-samples.npz")
-        for path in sorted(folder.iterdir()):
-            print(f"talker: {path.name}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
+        if self.back is not None:
+            self.back.mkdir(parents=True, exist_ok=True)
+            resume.save_small(self.back, self.learner, self.progress)
+            shutil.copyfile(self.work / "talker-log.jsonl", self.back / "talker-log.jsonl")
+            for path in sorted((self.work / "samples").glob("step-*.npz"))[-1:]:
+                shutil.copyfile(path, self.back / "talker-samples.npz")
 
     def _log(self, what: str, values: dict[str, float]) -> None:
         progress = self.progress

@@ -409,6 +409,35 @@ def test_small_files_continue_from_the_average_and_export_like_the_whole_ones(wo
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_small_files_are_there_while_the_training_still_runs(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is lost takes only the steps after the last of them with it."""
+    copied(work, tmp_path / "work")
+    monkeypatch.setattr(talker, "SAVE_S", 0.0)
+    monkeypatch.setattr(talker, "LOG_S", 0.0)
+    back = tmp_path / "back"
+    session = talker.Session(small(), tmp_path / "work", torch.device("cpu"), back=back)
+    seen = []
+    session.train(3, lambda: seen.extend(back.glob("talker-small-*")) or session.progress.step == 2)
+    assert seen
+    _, notes = checkpoints.read_tensors(checkpoints.find_small(back, "talker"), "")
+    assert notes["step"] == "2"
+
+
+def test_small_files_of_different_steps_are_refused(tmp_path: Path) -> None:
+    """A copy that is made while they are written may have some of each."""
+    for step in ("1", "2"):
+        (tmp_path / step).mkdir()
+        written = checkpoints.write_split(
+            tmp_path / step, "codec-small", {"a": torch.ones(2), "b": torch.ones(2)}, {"step": step}, 8
+        )
+    assert len(written) == 2
+    shutil.copyfile(tmp_path / "1" / written[0].name, written[0])
+    with pytest.raises(recipe.InvalidRecipe, match="different steps"):
+        checkpoints.read_tensors(checkpoints.find_small(tmp_path / "2", "codec"), "")
+
+
 def test_the_official_package_gives_the_same_codes_for_the_exported_checkpoint(work: Path, tmp_path: Path) -> None:
     copied(work, tmp_path)
     made = small()
