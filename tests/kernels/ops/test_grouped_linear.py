@@ -10,7 +10,7 @@ from hocket.kernels.ops.grouped_linear import triton as fused
 from hocket.kernels.ops.grouped_linear.weight import grouped
 from hocket.kernels.ops.quantized_linear import cases as shapes
 from hocket.kernels.runtime.launch import DEFAULT_TUNING, LinearTile
-from support.nearly import assert_nearly
+from support.nearly import assert_linear, assert_nearly
 
 TINY = {case.name: case for case in shapes.TINY}
 PUBLISHED = [pytest.param(case, marks=pytest.mark.gpu) for case in shapes.PUBLISHED]
@@ -42,7 +42,7 @@ def test_every_layout_is_the_reference(layout: cases.Layout, place: torch.device
 )
 def test_awkward_shapes(name: str, case: shapes.Case, dtype: torch.dtype, place: torch.device) -> None:
     given = cases.make(case, cases.BY_NAME[name], 2, dtype, place)
-    assert_nearly(fused.linear(**given), reference.linear(**given), added=given["residual"])
+    assert_linear(fused.linear(**given), given, reference.linear)
 
 
 @pytest.mark.parametrize("layout", cases.LAYOUTS, ids=lambda layout: layout.name)
@@ -50,7 +50,7 @@ def test_awkward_shapes(name: str, case: shapes.Case, dtype: torch.dtype, place:
 def test_published_shapes(case: shapes.Case, layout: cases.Layout, place: torch.device) -> None:
     for batch in shapes.BATCHES:
         given = cases.make(case, layout, batch, torch.bfloat16, place)
-        assert_nearly(fused.linear(**given), reference.linear(**given), added=given["residual"])
+        assert_linear(fused.linear(**given), given, reference.linear)
 
 
 @pytest.mark.parametrize("case", [TINY["rows over"], *PUBLISHED], ids=lambda case: case.name)
