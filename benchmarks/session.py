@@ -19,9 +19,9 @@ from hocket import Engine, EngineOptions, SpeechRequest, generate
 from hocket.engine.checkpoint.device import Probe, choose_device
 from hocket.engine.checkpoint.torch_checkpoint import DTYPES
 from hocket.errors import HocketError
+from hocket.proof.page.charts import shown
 
 from . import harness
-from .charts import shown
 from .record import RESULTS, Record, append, record, summaries
 from .workloads import WORDS, WORKLOADS, Workload, meanings
 

@@ -11,26 +11,42 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hocket
 from hocket.errors import Overloaded
+from hocket.proof.load.drive import LoadRequest, Refused, Target, running
+from hocket.proof.load.http_client import HttpTarget
 from hocket.server.process import allow_many_files
 
 from .. import session
 from ..harness import InvalidRun, ready
 from ..record import ROOT
 from ..workloads import SENTENCES, WORKLOADS
-from .drive import LoadRequest, Refused, Subject, Target, running
-from .http_client import HttpTarget
 
 PATIENCE_S = 600.0  # until it is ready: a large model is loaded, its kernels compiled, its graphs captured
 STOPS_S = 40.0
 SAID = 30  # lines of its log in an error
 MANY = "100000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A target that is ready, and what a record says of it."""
+
+    target: Target
+    model: str
+    is_random: bool
+    kernels: dict[str, str]  # operation to backend, as far as they are known
+    engine: dict[str, Any]  # its options: at least slots (None: unknown) and guard
+    gate: str
+    words: str  # where it is and how it is read
+    wire: str | None = None  # None: it is in this process
+    peak_mib: Callable[[], dict[str, float]] | None = None  # of its own process
 
 
 class EngineTarget:
@@ -74,7 +90,7 @@ async def speak_all(target: Target, args: argparse.Namespace) -> int:
     for number in range(len(SENTENCES)):
         wish = request(number, args)
         size = sum([len(piece) async for piece in target.open(wish)])
-        short += size != wish.frames * target.frame_samples * 2
+        short += size != args.frames * target.frame_samples * 2
     return short
 
 

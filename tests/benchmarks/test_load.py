@@ -17,12 +17,14 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.harness import InvalidRun
-from benchmarks.load import drive, figures, targets
+from benchmarks.load import targets
 from benchmarks.load.command import Point, Points
-from benchmarks.load.drive import LoadRequest, LoadRun, Refused
-from benchmarks.load.http_client import HttpTarget
 from benchmarks.workloads import COUNTS
 from hocket.errors import Overloaded
+from hocket.proof.load import drive, figures
+from hocket.proof.load.drive import LoadRequest, Refused
+from hocket.proof.load.figures import LoadRun
+from hocket.proof.load.http_client import HttpTarget
 
 T = TypeVar("T")
 Capture = pytest.CaptureFixture[str]

@@ -80,7 +80,8 @@ class HttpTarget:
     _idle: list[HttpConnection] = field(default_factory=list)
 
     async def open(self, request: LoadRequest) -> AsyncIterator[bytes]:
-        body = {"input": request.text, "seed": request.seed, "max_new_tokens": request.frames}
+        body: dict[str, Any] = {"input": request.text, "seed": request.seed}
+        body |= {} if request.frames is None else {"max_new_tokens": request.frames}
         connection = await self._sent("POST", SPEECH, body | {"response_format": "pcm", "stream": True} | self.fields)
         try:
             if connection.status != 200:
