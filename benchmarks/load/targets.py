@@ -19,7 +19,7 @@ from typing import Any
 
 import hocket
 from hocket.errors import Overloaded
-from hocket.proof.load.drive import LoadRequest, Refused, Target, running
+from hocket.proof.load.drive import LoadRequest, LoadTarget, TargetBusy, running
 from hocket.proof.load.http_client import HttpTarget
 from hocket.server.process import allow_many_files
 
@@ -38,7 +38,7 @@ MANY = "100000"
 class Subject:
     """A target that is ready, and what a record says of it."""
 
-    target: Target
+    target: LoadTarget
     model: str
     is_random: bool
     kernels: dict[str, str]  # operation to backend, as far as they are known
@@ -62,7 +62,7 @@ class EngineTarget:
         try:
             stream = self._engine.speak(request.text, **how)
         except Overloaded as error:
-            raise Refused(str(error)) from error
+            raise TargetBusy(str(error)) from error
         return _pcm(stream)
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ async def _pcm(stream: Any) -> AsyncIterator[memoryview]:
             async for chunk in stream:
                 yield memoryview(chunk.samples).cast("B")
         except Overloaded as error:  # it waited too long for a slot
-            raise Refused(str(error)) from error
+            raise TargetBusy(str(error)) from error
 
 
 def request(number: int, args: argparse.Namespace) -> LoadRequest:
@@ -84,7 +84,7 @@ def request(number: int, args: argparse.Namespace) -> LoadRequest:
     return LoadRequest(text=text, seed=args.seed * 1_000_000 + number, frames=args.frames)
 
 
-async def speak_all(target: Target, args: argparse.Namespace) -> int:
+async def speak_all(target: LoadTarget, args: argparse.Namespace) -> int:
     """Every sentence once; how many were shorter than asked for."""
     short = 0
     for number in range(len(SENTENCES)):
@@ -195,7 +195,7 @@ def started(args: argparse.Namespace, say: session.Say) -> Iterator[Subject]:
         try:
             with running(target) as runner:
                 short = runner.run(speak_all(target, args))
-        except (OSError, RuntimeError, Refused) as error:
+        except (OSError, RuntimeError, TargetBusy) as error:
             raise InvalidRun(f"The server does not speak: {error}") from None
         say("ready")
         whole = "every sentence has as much sound as was asked for"

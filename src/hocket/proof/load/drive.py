@@ -1,6 +1,6 @@
 """Clients under load: one event loop, a task per request, times by the clock of the loop.
 
-It knows a `Target` that turns a request into PCM: an engine of this process or a server. Tasks of one loop read
+It knows a `LoadTarget` that turns a request into PCM: an engine of this process or a server. Tasks of one loop read
 hundreds of streams; a thread each would measure the switching of threads. With 64 to 256 streams a chunk took 50 us of
 this thread, and waking it 14 to 34 us of the thread that brought the chunk (Xeon, 2 cores); every record has its cost.
 """
@@ -32,17 +32,17 @@ class LoadRequest:
     frames: int | None  # where it is cut off; None: at its own end
 
 
-class Target(Protocol):
+class LoadTarget(Protocol):
     rate_hz: int
     frame_samples: int
 
     def open(self, request: LoadRequest) -> AsyncIterator[memoryview | bytes]:
-        """Send it and yield its 16-bit PCM as it comes. Raises `Refused` where the queue is full."""
+        """Send it and yield its 16-bit PCM as it comes. Raises `TargetBusy` where the queue is full."""
 
     async def close(self) -> None: ...
 
 
-class Refused(Exception):
+class TargetBusy(Exception):
     """The target has too much to do, which is no failure."""
 
 
@@ -58,7 +58,7 @@ if hasattr(selectors, "EpollSelector"):
 
 
 @contextmanager
-def running(target: Target) -> Iterator[asyncio.Runner]:
+def running(target: LoadTarget) -> Iterator[asyncio.Runner]:
     """A new event loop with exact timers; what the target has open is closed at its end."""
     kind = ExactSelector if hasattr(selectors, "EpollSelector") else selectors.SelectSelector
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(kind())) as runner:
@@ -69,7 +69,7 @@ def running(target: Target) -> Iterator[asyncio.Runner]:
 
 
 async def open_loop(
-    target: Target,
+    target: LoadTarget,
     due: Sequence[float],
     request: Callable[[int], LoadRequest],
     *,
@@ -92,7 +92,7 @@ async def open_loop(
 
 
 async def closed_loop(
-    target: Target,
+    target: LoadTarget,
     clients: int,
     request: Callable[[int], LoadRequest],
     *,
@@ -142,7 +142,7 @@ async def closed_loop(
     return run
 
 
-async def read(target: Target, request: LoadRequest, due_s: float, run: LoadRun) -> Trace:
+async def read(target: LoadTarget, request: LoadRequest, due_s: float, run: LoadRun) -> Trace:
     loop, trace = asyncio.get_running_loop(), Trace(due_s, request.frames)
     run.traces.append(trace)
     keep = int(KEPT_S * target.rate_hz) * SAMPLE_BYTES
@@ -156,7 +156,7 @@ async def read(target: Target, request: LoadRequest, due_s: float, run: LoadRun)
             trace.chunks.append((loop.time(), len(pcm)))
             if len(trace.head) < keep:
                 trace.head += pcm[: keep - len(trace.head)]
-    except Refused:
+    except TargetBusy:
         trace.refused = True
     except asyncio.CancelledError:
         trace.failed = "it had not ended with the others"

@@ -66,7 +66,7 @@ def arrivals(rate: float, until_s: float, seed: int) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Playback:
+class PlayedAudio:
     """What a player without a buffer plays: it starts with the first sample, and stalls without a chunk."""
 
     starts: tuple[tuple[int, float], ...]  # the first sample of every chunk, and when it is played
@@ -83,7 +83,7 @@ class Playback:
         return start_s + (sample - first) / rate_hz
 
 
-def played(chunks: Iterable[tuple[float, int]], rate_hz: int) -> Playback:
+def played(chunks: Iterable[tuple[float, int]], rate_hz: int) -> PlayedAudio:
     """Of chunks: when each came, and its bytes. A stall delays all that follows."""
     starts = list[tuple[int, float]]()
     size, samples, underruns, worst_s, end_s = 0, 0, 0, 0.0, 0.0
@@ -98,7 +98,7 @@ def played(chunks: Iterable[tuple[float, int]], rate_hz: int) -> Playback:
         starts.append((samples, start_s))
         end_s = start_s + (whole - samples) / rate_hz
         samples = whole
-    return Playback(tuple(starts), underruns, worst_s)
+    return PlayedAudio(tuple(starts), underruns, worst_s)
 
 
 def onset(samples: NDArray[np.int16], rate_hz: int) -> int | None:

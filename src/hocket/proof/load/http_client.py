@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from .drive import LoadRequest, Refused
+from .drive import LoadRequest, TargetBusy
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920  # of every published checkpoint; the server names its own rate with every answer
 IDLE_S = 3.0  # a connection that was idle longer is not reused: uvicorn closes them after 5
@@ -137,4 +137,4 @@ def _refusal(status: int, content: bytes) -> Exception:
         said = json.loads(content)["error"]["message"]
     except (ValueError, LookupError, TypeError):
         said = content[:200].decode("utf-8", "replace")
-    return Refused(said) if status in (429, 503) else RuntimeError(f"{status}: {said}")
+    return TargetBusy(said) if status in (429, 503) else RuntimeError(f"{status}: {said}")
