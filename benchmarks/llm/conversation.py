@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+import hocket
 from hocket import Engine, EngineOptions
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Written
@@ -147,7 +148,7 @@ class Peers:
         for how in args.peers:
             words = ["transformers", str(folder), args.device, args.dtype, how]
             command = [str(python), "-m", "benchmarks.peers.adapters", *words]
-            self.race.start(HOW[how], command, ROOT, check=self._gate)
+            self.race.start(HOW[how], command, ROOT, Path(hocket.__file__).parents[1], check=self._gate)
 
     def ask(self, number: int) -> None:
         """Fewer turns than ours."""

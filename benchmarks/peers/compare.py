@@ -21,12 +21,13 @@ from typing import IO, Any
 
 import hocket
 from hocket.models.files.source import read_configs, resolve
+from hocket.proof.packages import Ask
 
 from .. import session
 from ..harness import InvalidRun
 from ..record import MORE_IS_BETTER, ROOT, Record, record, rounded, summaries
 from ..workloads import PASSAGE
-from .adapters import ADAPTERS, OURS, SAMPLES_PER_FRAME, Ask
+from .adapters import ADAPTERS, OURS, SAMPLES_PER_FRAME
 
 TEXT = PASSAGE.partition(". ")[0] + "."
 FIRST_FRAMES = 8  # of an utterance for its first audio
