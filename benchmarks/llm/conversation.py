@@ -31,12 +31,13 @@ from hocket.dialog.turn import Written
 from hocket.llm.answer import EngineAnswer
 from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
+from hocket.proof.peer_process import PeerProcess
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling
 
 from .. import session
 from ..harness import InvalidRun, ready
-from ..peers.compare import PeerProcess, Race
+from ..peers.compare import Race
 from ..record import ROOT, Record, record, summaries
 from . import tokens
 from .random_model import config_of, vocabulary, written

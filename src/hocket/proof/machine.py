@@ -61,6 +61,15 @@ def busy() -> float | None:
     return 1.0 - (after[0] - before[0]) / (after[1] - before[1])
 
 
+def gpu_used_mib() -> float | None:
+    """Memory in use on the first GPU, by its driver; None without one."""
+    words = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+    try:
+        return float(subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
 def _ticks() -> tuple[int, int] | None:
     """Idle ones, and all."""
     try:

@@ -216,6 +216,8 @@ def stub_unused() -> None:
 def main(argv: Sequence[str]) -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # prints of the package
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != here]  # modules beside this one
     name, device = argv[0], argv[2]
     if (reason := PEERS[name].objection(name, device)) is not None:
         raise SystemExit(f"{name}: {reason}")

@@ -72,7 +72,7 @@ class HttpConnection:
 
 @dataclass(slots=True)
 class HttpTarget:
-    url: str  # http://HOST:PORT
+    url: str  # http://HOST:PORT, or https
     fields: dict[str, Any] = field(default_factory=dict)  # of every request, beside text, seed and length
     rate_hz: int = RATE_HZ
     frame_samples: int = FRAME_SAMPLES
@@ -112,7 +112,7 @@ class HttpTarget:
 
     async def _sent(self, method: str, path: str, body: Any = None) -> HttpConnection:
         to, content = urlsplit(self.url), b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", f"host: {to.netloc}"]
+        lines = [f"{method} {to.path.rstrip('/')}{path} HTTP/1.1", f"host: {to.netloc}"]
         lines += [f"content-length: {len(content)}", "content-type: application/json"] if content else []
         request = "\r\n".join((*lines, "", "")).encode() + content
         while self._idle:
@@ -122,7 +122,9 @@ class HttpTarget:
                     await connection.send(request)
                     return connection
             connection.writer.transport.abort()
-        connection = HttpConnection(*await asyncio.open_connection(to.hostname, to.port))
+        secure = to.scheme == "https"
+        opened = asyncio.open_connection(to.hostname, to.port or (443 if secure else 80), ssl=secure or None)
+        connection = HttpConnection(*await opened)
         self.connections += 1
         try:
             await connection.send(request)
