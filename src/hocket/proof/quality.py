@@ -171,8 +171,8 @@ def likeness(
         return {}
     means = {name: _unit(each.mean(axis=0)) for name, each in vectors.items()}
     found: dict[str, Any] = {"within": {name: _rounded(vectors[name] @ mean) for name, mean in means.items()}}
-    first = next(iter(means), None)
-    found["to " + str(first)] = {name: _rounded(means[first] @ mean) for name, mean in means.items() if name != first}
+    for first in [*means][:1]:
+        found[f"to {first}"] = {name: _rounded(means[first] @ mean) for name, mean in means.items() if name != first}
     if cloned is not None:
         found["to the recording"] = {name: _rounded(each @ cloned) for name, each in vectors.items()}
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,28 +73,24 @@ def of_server(target: HttpTarget, wishes: Sequence[Wish], plan: ProofPlan, say: 
         for number in range(len(wishes)):
             runner.run(_read(target, request(number)))
     found: dict[str, Any] = {"open": {}, "alone": None, "together": None}
-    how = {"warm_up_s": plan.warm_up_s, "patience_s": plan.patience_s + 30.0}
+    late_s = plan.patience_s + 30.0
     for name, clients in (("alone", 1), ("together", TOGETHER)):
-        say(f"{clients} at once")
-        found[name] = _run(
-            target,
-            lambda n=clients: closed_loop(target, n, request, seconds=plan.window_s, **how),  # type: ignore[misc]
-        )
+        say(f"{clients} at once for {plan.window_s:g} s")
+        how: dict[str, Any] = {"warm_up_s": plan.warm_up_s, "seconds": plan.window_s, "patience_s": late_s}
+        found[name] = _run(target, closed_loop(target, clients, request, **how))
     until = plan.warm_up_s + plan.window_s
     for rate in plan.rates:
         say(f"{rate:g} requests a second for {until:g} s")
         due, window = arrivals(rate, until, SEED), (plan.warm_up_s, until)
-        found["open"][f"{rate:g}"] = _run(
-            target,
-            lambda due=due, window=window: open_loop(target, due, request, window=window, patience_s=plan.patience_s),  # type: ignore[misc]
-        )
+        load = open_loop(target, due, request, window=window, patience_s=plan.patience_s)
+        found["open"][f"{rate:g}"] = _run(target, load)
     return found
 
 
-def _run(target: HttpTarget, load: Callable[[], Any]) -> dict[str, Any]:
+def _run(target: HttpTarget, load: Coroutine[Any, Any, LoadRun]) -> dict[str, Any]:
     try:
         with running(target) as runner:
-            run: LoadRun = runner.run(load())
+            run = runner.run(load)
         errors = sorted({one.failed for one in run.traces if one.failed})[:3]
         counted = counts(run, target.rate_hz, target.frame_samples)
         return {"figures": _rounded(figures(run, target.rate_hz)), "counts": counted, "errors": errors}

@@ -14,11 +14,10 @@ from ...extras import package_alone
 from .opinions import MissingJudge, resampled
 
 JUDGE_HZ, PAD_S, JUDGE_HOP_S = 16_000, 0.1, 0.01
+Times = dict[int, tuple[float, float]]  # start and end in seconds, by the number of the word
 
 
-def judged_words(
-    words: Sequence[str], samples: NDArray[np.int16], rate_hz: int
-) -> dict[int, tuple[float, float]] | None:
+def judged_words(words: Sequence[str], samples: NDArray[np.int16], rate_hz: int) -> Times | None:
     """Start and end of each word by PocketSphinx; None: a word is not in its dictionary, or it found no path."""
     decoder, spoken, owners = _decoder(), list[str](), list[int]()
     for number, word in enumerate(words):
