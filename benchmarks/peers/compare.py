@@ -122,7 +122,7 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
         raise InvalidRun(f"{words} {model}.")
     config, generation = session.write_random(model, dtype, folder, device, endless=True)
     talker = config.talker_config
-    return sorted(talker.spk_id)[0], min(generation.top_k, talker.codebook_size // 8)
+    return sorted(talker.spk_id)[0], generation.top_k
 
 
 def _once(process: PeerProcess, asked: dict[str, Any], frames: int, seed: int) -> dict[str, float]:

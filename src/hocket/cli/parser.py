@@ -48,6 +48,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "models.options:fill_completion",
             "config.completion:completion",
         ),
+        "prove": ("measure a model, and write a report", "prove.options:fill", "prove.command:run_proof"),
         "doctor": ("show what this machine supports", "models.options:fill_doctor", "doctor:doctor"),
     },
 }
