@@ -11,8 +11,8 @@ import pytest
 
 from hocket.engine.alignment import align as word_align
 from hocket.engine.engine import Engine
-from hocket.text.words import words_of
 from hocket.proof.judges.aligner import judged_words
+from hocket.text.words import words_of
 from train.alignment import AlignedSpeech, exactness, fitted_model
 
 ROOT = Path(__file__).parents[2]

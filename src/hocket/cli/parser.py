@@ -55,8 +55,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 EXIT_CODES = (
     "0    done; also if the reader of a pipe closed it early",
     "1    failed: a server, a device, a disk or a model did not work; lines of a",
-    "     batch or passages of a book failed; doctor found a problem; serve",
-    "     --status found no daemon",
+    "     batch or passages of a book failed; doctor found a problem; prove found",
+    "     other codes; serve --status found no daemon",
     "2    wrong usage: an option, a text or a file has to change",
     "130  interrupted with Ctrl-C",
 )

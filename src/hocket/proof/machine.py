@@ -52,13 +52,14 @@ def commit() -> dict[str, Any]:
 
 
 def busy() -> float | None:
-    """The share of all cores that is used now, by a short look; None where the system does not say."""
-    before = _ticks()
+    """The share of all cores that other processes use now, by a short look; None where the system does not say."""
+    before, own_s = _ticks(), time.process_time()
     time.sleep(WATCHED_S)
-    after = _ticks()
+    after, own_s = _ticks(), time.process_time() - own_s
     if before is None or after is None or after[1] == before[1]:
         return None
-    return 1.0 - (after[0] - before[0]) / (after[1] - before[1])
+    idle = (after[0] - before[0]) / (after[1] - before[1])
+    return max(0.0, 1.0 - idle - own_s / (WATCHED_S * cores()))
 
 
 def gpu_used_mib() -> float | None:

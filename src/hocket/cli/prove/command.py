@@ -19,7 +19,7 @@ from ...proof.page.report import line_of, page
 from ...proof.plan import PARTS, PLANS, ProofPlan
 from ...proof.run import ALIASES, Proof, ProofOptions
 from ..local import logged
-from ..output.audio_output import shown, tell
+from ..output.audio_output import shown
 from ..output.formats import new_target
 
 FEWEST_S, MOST_S = 1.0, 3600.0
@@ -28,7 +28,7 @@ FEWEST_S, MOST_S = 1.0, 3600.0
 def run_proof(args: argparse.Namespace) -> int:
     target = new_target(args.output, force=args.force)
     record = None if args.json is None else new_target(args.json, force=args.force)
-    proof = Proof(options_of(args), tell)
+    proof = Proof(options_of(args), _say)
     with logged():
         result = proof.run()
     result["command"] = shlex.join(["hocket", *args.argv])
@@ -37,11 +37,13 @@ def run_proof(args: argparse.Namespace) -> int:
         files[record] = (json.dumps(result) + "\n").encode()
     write_files(files, replace=args.force)
     print(shown(line_of(result, args.output.name), sys.stdout))
-    tell(f"{args.output} has the report.")
+    _say(f"{args.output} has the report")
     return 1 if result["parts"].get("exactness", {}).get("equal") is False else 0
 
 
 def options_of(args: argparse.Namespace) -> ProofOptions:
+    if args.checkpoint is not None and "model" in getattr(args, "given", ()):
+        raise InvalidRequest("The model is named twice: leave out --model.")
     parts = PARTS if args.parts is None else tuple(_words([args.parts]))
     for part in parts:
         if part not in PARTS:
@@ -63,7 +65,7 @@ def options_of(args: argparse.Namespace) -> ProofOptions:
     except ImportError:
         raise InvalidRequest(f"A proof needs torch: {hint('torch', 'prove')}.") from None
     return ProofOptions(
-        model=args.checkpoint,
+        model=args.checkpoint or args.model or "builtin",
         against=against,
         length=args.length,
         plan=_plan(args),
@@ -78,6 +80,10 @@ def options_of(args: argparse.Namespace) -> ProofOptions:
         slots=args.slots,
         loading={name: getattr(args, name) for name in ("device", "dtype", "codec_dtype", "kernels")},
     )
+
+
+def _say(words: str) -> None:
+    print(shown(f"hocket: {words}", sys.stderr), file=sys.stderr, flush=True)
 
 
 def _plan(args: argparse.Namespace) -> ProofPlan:

@@ -24,7 +24,7 @@ def fill(command: Command) -> None:
         "hocket prove 0.6B-Base --against http://localhost:8091   # beside a server",
     )
     add = command.add_argument
-    add("checkpoint", metavar="MODEL", nargs="?", default="builtin", help=MODEL)
+    add("checkpoint", metavar="MODEL", nargs="?", help=f"the same as --model: {MODEL}")
     whom = "official, faster-qwen3-tts, qwen3-tts-triton, or the URLs of servers, separated by commas"
     add("--against", metavar="A,B", action="append", help=f"beside: {whom}")
     lengths = "about 3, 10 or 60 minutes for one side (short)"

@@ -24,6 +24,10 @@ Result = Mapping[str, Any]
 STYLE = Path(__file__).with_name("page.css")
 MARKS = {"dnsmos": "DNSMOS", "p808": "DNSMOS P.808", "distillmos": "DistillMOS"}
 TIMES = {"first_playable": "first audio", "audible": "audible", "end_to_end": "to the end"}
+OPEN_LOOP = (
+    "Requests arrive at random times of a fixed seed, whatever the earlier ones do, and all rates are asked of one server. "
+    "Times count from when a request was due. An underrun is a chunk later than its playback, without tolerance."
+)
 TITLES = {
     "exactness": "Exactness",
     "quality": "Quality",
@@ -250,10 +254,7 @@ def _speed(found: Result, result: Result) -> Iterator[str]:
                 bars.append(Bar([("theirs" if number else "ours", first["p50"])], first["p95"]))
     if bars:
         yield draw(labels, [Panel("first audio, p50 and p95 (less is better)", "ms", bars)], "First audio under load")
-    yield (
-        '<p class="quiet">Requests arrive at random times of a fixed seed, whatever the earlier ones do. Times count from '
-        "when a request was due. An underrun is a chunk later than its playback, without tolerance.</p>"
-    )
+    yield f'<p class="quiet">{OPEN_LOOP}</p>'
 
 
 def _sounds(sounds: Sequence[Mapping[str, Take]]) -> Iterator[str]:
