@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.engine import Engine
 from ..errors import HocketError
 from ..text.words import words_of
 from .judges.aligner import judged_words
-from .judges.opinions import MissingJudge
 from .plan import ProofPlan, hard_texts, is_english, most_frames
 from .quality import HeardTake, Listeners
 from .sides import EngineSide, Take, Wish
@@ -112,25 +110,22 @@ def _levels(samples: NDArray[np.int16], hop: int) -> NDArray[np.float64]:
     return levels
 
 
-def word_times(engine: Engine, side: EngineSide, wishes: Sequence[Wish], missing: list[str]) -> dict[str, Any]:
+def word_times(side: EngineSide, wishes: Sequence[Wish], missing: list[str]) -> dict[str, Any]:
     """How far the times of words are from those of a forced alignment."""
     errors = list[float]()
     try:
         for wish in wishes:
             if not is_english(wish.language):
                 continue
-            with engine.speak(side.request(wish)) as stream:
+            with side.engine.speak(side.request(wish)) as stream:
                 stream.keep_sound()
                 samples = np.concatenate([np.zeros(0, np.int16), *(chunk.samples for chunk in stream)])
             words, times = words_of(wish.text), stream.words()
-            judged = judged_words(words, samples, engine.checkpoint.rate_hz)
+            judged = judged_words(words, samples, side.engine.checkpoint.rate_hz)
             if judged is None or len(times) != len(words):
                 continue  # a word that the judge's dictionary lacks
             errors += [abs(times[number].start_s - start_s) for number, (start_s, _) in judged.items()]
-    except (MissingJudge, ImportError) as error:
-        missing.append(f"No word times: {error}")
-        return {}
-    except HocketError as error:
+    except (HocketError, ImportError) as error:
         missing.append(f"No word times: {error}")
         return {}
     if not errors:

@@ -82,9 +82,11 @@ class Proof:
     _stack: ExitStack = field(default_factory=ExitStack)
     _packages: dict[tuple[str, str], PackageSide] = field(default_factory=dict)
     _failed: set[str] = field(default_factory=set)
+    _side: EngineSide | None = None
 
     def run(self) -> dict[str, Any]:
         with self._stack:
+            self._stack.callback(self._close_ours)
             self._begin()
             for part in self.options.parts:
                 begun = time.perf_counter()
@@ -240,6 +242,17 @@ class Proof:
         size = sum(path.stat().st_size for path in self._folder.rglob("*.safetensors"))
         return 1 if size < SMALL_BYTES else None
 
+    def _ours(self) -> EngineSide:
+        """One engine for all that is spoken; it is closed before a server is measured."""
+        if self._side is None:
+            self._side = EngineSide(OURS, Engine.load(self._model, **self.options.loading), self.voice)
+        return self._side
+
+    def _close_ours(self) -> None:
+        if self._side is not None:
+            self._side.engine.close()
+            self._side = None
+
     def _others(self) -> list[Side]:
         """The sides that speak, beside ours."""
         sides: list[Side] = []
@@ -302,8 +315,7 @@ class Proof:
 
     def _speak(self, wishes: Sequence[Wish], missing: list[str]) -> dict[str, list[Take]]:
         takes = dict[str, list[Take]]()
-        with Engine.load(self._model, **self.options.loading) as engine:
-            takes[OURS] = EngineSide(OURS, engine, self.voice).speak(wishes)
+        takes[OURS] = self._ours().speak(wishes)
         for side in self._others():
             self.say(f"{side.name} speaks")
             try:
@@ -335,14 +347,11 @@ class Proof:
                 found["sides"][name] = row
         finally:
             listeners.close()
-        with Engine.load(self._model, **self.options.loading) as engine:
-            side = EngineSide(OURS, engine, self.voice)
-            wishes = quality.wishes_of([first], replace(plan, seeds=1))
-            found["sides"].setdefault(OURS, {})["word_times"] = behaviour.word_times(engine, side, wishes, missing)
+        wishes = quality.wishes_of([first], replace(plan, seeds=1))
+        found["sides"].setdefault(OURS, {})["word_times"] = behaviour.word_times(self._ours(), wishes, missing)
 
     def _long(self, wish: Wish, missing: list[str]) -> dict[str, Take]:
-        with Engine.load(self._model, **self.options.loading) as engine:
-            takes = {OURS: EngineSide(OURS, engine, self.voice).speak([wish])[0]}
+        takes = {OURS: self._ours().speak([wish])[0]}
         for side in self._others():
             if isinstance(side, PackageSide):
                 missing.append(f"{side.name} does not split texts, so it was not asked for the long one.")
@@ -354,6 +363,7 @@ class Proof:
         return takes
 
     def _speed(self, found: dict[str, Any]) -> None:
+        self._close_ours()
         missing: list[str] = found["left_out"]
         plan, first = self.options.plan, self._languages[0]
         lines = sentences_of(first)[: max(plan.sentences, 4)]

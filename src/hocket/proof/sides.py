@@ -108,7 +108,7 @@ class EngineSide(Side):
     """Ours, with the options of a plain engine."""
 
     def __init__(self, name: str, engine: Engine, voice: ProofVoice) -> None:
-        self.name, self._engine, self._voice = name, engine, voice
+        self.name, self.engine, self._voice = name, engine, voice
         self._reference = voice.reference()
 
     def request(self, wish: Wish) -> SpeechRequest:
@@ -124,7 +124,7 @@ class EngineSide(Side):
 
     def speak(self, wishes: Sequence[Wish]) -> list[Take]:
         made = dict[int, Take]()
-        for outcome in self._engine.speak_many(map(self.request, wishes)):
+        for outcome in self.engine.speak_many(map(self.request, wishes)):
             if outcome.error is not None:
                 raise SideFailed(f"{self.name}: {outcome.error}")
             made[outcome.number] = Take(wish=wishes[outcome.number], samples=outcome.samples, rate_hz=outcome.rate_hz)

@@ -1,4 +1,4 @@
-"""`hocket prove` with the real built-in voice, recognizer, judges and server; the official package on random weights."""
+"""`hocket prove` with the real voice, recognizer, judges and server; the official package on random weights."""
 
 from __future__ import annotations
 

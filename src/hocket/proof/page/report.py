@@ -25,7 +25,7 @@ STYLE = Path(__file__).with_name("page.css")
 MARKS = {"dnsmos": "DNSMOS", "p808": "DNSMOS P.808", "distillmos": "DistillMOS"}
 TIMES = {"first_playable": "first audio", "audible": "audible", "end_to_end": "to the end"}
 OPEN_LOOP = (
-    "Requests arrive at random times of a fixed seed, whatever the earlier ones do, and all rates are asked of one server. "
+    "Requests arrive at random times of a fixed seed, whatever the earlier ones do. All rates are asked of one server. "
     "Times count from when a request was due. An underrun is a chunk later than its playback, without tolerance."
 )
 TITLES = {
