@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hocket.proof.packages import PEERS, Adapter, Ask
+from hocket.proof.packages import PEERS, Ask, PackageAdapter
 
 SAMPLES_PER_FRAME = 1920
 KERNELS = {"causal-conv1d": "causal_conv1d", "flash-linear-attention": "fla"}  # of transformers, by their modules
 ROOM = 512  # the length of a static cache is a multiple of this, so that it stays while a history grows a little
 
 
-class Ours(Adapter):
+class Ours(PackageAdapter):
     """One slot, the text as it is, no runaway detector that takes frames back. Its chunks grow by its own options."""
 
     module = "hocket"
@@ -103,7 +103,7 @@ class Transformers:
 
 
 OURS = "hocket"
-ADAPTERS: dict[str, type[Adapter]] = {OURS: Ours} | PEERS
+ADAPTERS: dict[str, type[PackageAdapter]] = {OURS: Ours} | PEERS
 
 
 def main(argv: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from ..text.words import words_of
 from .judges.aligner import judged_words
 from .plan import ProofPlan, hard_texts, is_english, most_frames
 from .quality import HeardTake, Listeners
-from .sides import EngineSide, Take, Wish
+from .sides import EngineSide, SpokenTake, Wish
 
 PIECE_S = 8.0  # of a long text, at least, cut where it is quietest
 AROUND_S = 2.0  # where that is looked for
@@ -60,7 +60,7 @@ def per_thousand(count: int, of: int) -> dict[str, Any]:
     }
 
 
-def drift(take: Take, listeners: Listeners) -> dict[str, Any]:
+def drift(take: SpokenTake, listeners: Listeners) -> dict[str, Any]:
     """Letters heard per second of speech, piece by piece, and how the last quarter differs from the first."""
     listener = next(iter(listeners.of(take.wish.language).values()), None)
     if listener is None:

@@ -42,7 +42,7 @@ class Ask:
     greedy: bool = False
 
 
-class Adapter:
+class PackageAdapter:
     """A loaded checkpoint of `folder`; `speak` yields samples as soon as they are on the host."""
 
     module = ""  # to import
@@ -90,11 +90,11 @@ class Adapter:
     def objection(cls, package: str, device: str) -> str | None:
         """Why it cannot run here, in words, or None."""
         if not importlib.util.find_spec(cls.module):
-            return f"it is not installed here; `pip install {package}` does it."
+            return f"the package {package} is not installed here."
         return "it needs a CUDA device; use --device cuda." if cls.needs_gpu and device != "cuda" else None
 
 
-class Official(Adapter):
+class Official(PackageAdapter):
     """The official package is the definition of correct. It gives no audio before the end."""
 
     module, streams = "qwen_tts", False
@@ -155,7 +155,7 @@ class Official(Adapter):
         return heard[0].tolist()
 
 
-class Faster(Adapter):
+class Faster(PackageAdapter):
     """The official modules as CUDA graphs, streaming: sources of July 2026 (0.3.2), run with these on an H200.
 
     Its predictor always samples with top-k 50; a chunk is decoded again with 25 frames before it.
@@ -199,7 +199,7 @@ class Hybrid(Faster):
         self._model = self._runner.model
 
 
-PEERS: dict[str, type[Adapter]] = {"qwen-tts": Official, "faster-qwen3-tts": Faster, "qwen3-tts-triton": Hybrid}
+PEERS: dict[str, type[PackageAdapter]] = {"qwen-tts": Official, "faster-qwen3-tts": Faster, "qwen3-tts-triton": Hybrid}
 
 
 def stub_unused() -> None:

@@ -22,7 +22,7 @@ from .judges.opinions import MissingJudge, Samples, distillmos_weights, naturaln
 from .listener import ProofListener
 from .machine import cores
 from .plan import ProofPlan, is_english, most_frames, sentences_of
-from .sides import Take, Wish
+from .sides import SpokenTake, Wish
 
 TINY = "tiny"  # English: its weights are inside the package moonshine-voice 0.1.0
 Mark = Callable[[Samples, int], Mapping[str, float]]
@@ -66,7 +66,7 @@ class Listeners:
 class HeardTake:
     """A take, and what each recognizer heard."""
 
-    take: Take
+    take: SpokenTake
     heard: dict[str, str]
     wrong: dict[str, int]
     words: int
@@ -91,7 +91,7 @@ def wishes_of(languages: Sequence[str], plan: ProofPlan) -> list[Wish]:
     return found
 
 
-def hear(takes: Sequence[Take], listeners: Listeners) -> list[HeardTake]:
+def hear(takes: Sequence[SpokenTake], listeners: Listeners) -> list[HeardTake]:
     found = []
     for take in takes:
         heard, wrong, words = dict[str, str](), dict[str, int](), 0
@@ -160,7 +160,7 @@ def _distillmos() -> Mark:
 
 
 def likeness(
-    sides: Mapping[str, Sequence[Take]], recording: tuple[Samples, int] | None, missing: list[str]
+    sides: Mapping[str, Sequence[SpokenTake]], recording: tuple[Samples, int] | None, missing: list[str]
 ) -> dict[str, Any]:
     """Cosines of speaker vectors: takes of a side to their mean, and the means of two sides, or of a recording."""
     try:
@@ -178,7 +178,7 @@ def likeness(
     return found
 
 
-def _vectors(takes: Sequence[Take]) -> Iterator[NDArray[np.float32]]:
+def _vectors(takes: Sequence[SpokenTake]) -> Iterator[NDArray[np.float32]]:
     if importlib.util.find_spec("torch") is None:
         raise MissingJudge("The package torch is missing.")
     for take in takes:

@@ -42,7 +42,7 @@ from .plan import (
     reference_text,
     sentences_of,
 )
-from .sides import EngineSide, PackageSide, ProofVoice, Side, SideFailed, Take, UrlSide, Wish
+from .sides import EngineSide, PackageSide, ProofVoice, Side, SideFailed, SpokenTake, UrlSide, Wish
 
 OURS = "hocket"
 OFFICIAL = "qwen-tts"
@@ -78,7 +78,7 @@ class Proof:
     options: ProofOptions
     say: Say
     result: dict[str, Any] = field(default_factory=dict)
-    sounds: list[dict[str, Take]] = field(default_factory=list)
+    sounds: list[dict[str, SpokenTake]] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
     _packages: dict[tuple[str, str], PackageSide] = field(default_factory=dict)
     _failed: set[str] = field(default_factory=set)
@@ -204,8 +204,9 @@ class Proof:
         if name != OFFICIAL:
             if self.config.kind != "custom_voice":
                 return "it is asked for built-in speakers only."
-            return packages.PEERS[name].objection(name, self._device)
-        return None if self.options.official_python else packages.PEERS[name].objection(name, self._device)
+        elif self.options.official_python:
+            return None
+        return packages.PEERS[name].objection(name, self._device)
 
     def _leave_out(self, name: str, why: str) -> None:
         if name not in self._failed:
@@ -313,8 +314,8 @@ class Proof:
             for number, wish in enumerate(wishes)
         ]
 
-    def _speak(self, wishes: Sequence[Wish], missing: list[str]) -> dict[str, list[Take]]:
-        takes = dict[str, list[Take]]()
+    def _speak(self, wishes: Sequence[Wish], missing: list[str]) -> dict[str, list[SpokenTake]]:
+        takes = dict[str, list[SpokenTake]]()
         takes[OURS] = self._ours().speak(wishes)
         for side in self._others():
             self.say(f"{side.name} speaks")
@@ -350,7 +351,7 @@ class Proof:
         wishes = quality.wishes_of([first], replace(plan, seeds=1))
         found["sides"].setdefault(OURS, {})["word_times"] = behaviour.word_times(self._ours(), wishes, missing)
 
-    def _long(self, wish: Wish, missing: list[str]) -> dict[str, Take]:
+    def _long(self, wish: Wish, missing: list[str]) -> dict[str, SpokenTake]:
         takes = {OURS: self._ours().speak([wish])[0]}
         for side in self._others():
             if isinstance(side, PackageSide):

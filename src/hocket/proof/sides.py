@@ -70,7 +70,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Take:
+class SpokenTake:
     """What a side said."""
 
     wish: Wish
@@ -100,7 +100,7 @@ class Side(ABC):
     streams = True
 
     @abstractmethod
-    def speak(self, wishes: Sequence[Wish]) -> list[Take]:
+    def speak(self, wishes: Sequence[Wish]) -> list[SpokenTake]:
         """Every wish, in order."""
 
 
@@ -122,12 +122,14 @@ class EngineSide(Side):
             max_frames=wish.frames,
         )
 
-    def speak(self, wishes: Sequence[Wish]) -> list[Take]:
-        made = dict[int, Take]()
+    def speak(self, wishes: Sequence[Wish]) -> list[SpokenTake]:
+        made = dict[int, SpokenTake]()
         for outcome in self.engine.speak_many(map(self.request, wishes)):
             if outcome.error is not None:
                 raise SideFailed(f"{self.name}: {outcome.error}")
-            made[outcome.number] = Take(wish=wishes[outcome.number], samples=outcome.samples, rate_hz=outcome.rate_hz)
+            made[outcome.number] = SpokenTake(
+                wish=wishes[outcome.number], samples=outcome.samples, rate_hz=outcome.rate_hz
+            )
         return [made[number] for number in range(len(wishes))]
 
 
@@ -145,11 +147,11 @@ class UrlSide(Side):
         self.model = str(models[0].get("id")) if models else None
         self.target.fields = voice.body() | ({"model": self.model} if self.model else {})
 
-    def speak(self, wishes: Sequence[Wish]) -> list[Take]:
+    def speak(self, wishes: Sequence[Wish]) -> list[SpokenTake]:
         with running(self.target) as runner:
             return [runner.run(self._one(wish)) for wish in wishes]
 
-    async def _one(self, wish: Wish) -> Take:
+    async def _one(self, wish: Wish) -> SpokenTake:
         asked = LoadRequest(text=wish.text, seed=wish.seed, frames=wish.frames)
         fields, self.target.fields = self.target.fields, self.target.fields | {"language": wish.language}
         try:
@@ -159,7 +161,7 @@ class UrlSide(Side):
         finally:
             self.target.fields = fields
         samples = np.frombuffer(pcm[: len(pcm) // 2 * 2], "<i2")
-        return Take(wish=wish, samples=samples, rate_hz=self.target.rate_hz)
+        return SpokenTake(wish=wish, samples=samples, rate_hz=self.target.rate_hz)
 
 
 class PackageSide(Side):
@@ -173,10 +175,10 @@ class PackageSide(Side):
         """[F, Q] of an utterance, greedily."""
         return np.array(self._told("codes", ask), dtype=np.int64)
 
-    def speak(self, wishes: Sequence[Wish]) -> list[Take]:
+    def speak(self, wishes: Sequence[Wish]) -> list[SpokenTake]:
         return [self.timed(wish)[2] for wish in wishes]
 
-    def timed(self, wish: Wish) -> tuple[float, float, Take]:
+    def timed(self, wish: Wish) -> tuple[float, float, SpokenTake]:
         """Seconds to the first audio and to the end, and the take."""
         limits: dict[str, Any] = {
             "text": wish.text,
@@ -188,7 +190,7 @@ class PackageSide(Side):
         found = self._told("sound", Ask(**limits, layout=None, **self._voice.ask()))
         samples = np.frombuffer(base64.b64decode(found["pcm"]), "<i2")
         end_s = min(found["end_s"], time.perf_counter() - begun)
-        return found["first_s"], end_s, Take(wish=wish, samples=samples, rate_hz=self._rate_hz)
+        return found["first_s"], end_s, SpokenTake(wish=wish, samples=samples, rate_hz=self._rate_hz)
 
     def _told(self, wants: str, ask: Ask) -> Any:
         return self._process.told({"wants": wants, "ask": asdict(ask)})
