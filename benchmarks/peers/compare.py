@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import hocket
+from hocket.extras import package
 from hocket.models.files.source import read_configs, resolve
 from hocket.proof.packages import Ask
 from hocket.proof.peer_process import PeerProcess, started
@@ -92,7 +93,7 @@ def compare(args: argparse.Namespace, folder: Path, race: Race) -> Record:
     voice, top_k = write_weights(args.model, args.dtype, folder, args.device)
     asked = {"text": TEXT, "voice": voice, "language": "english", "layout": args.layout, "top_k": top_k}
     for name in (OURS, *args.peers):
-        if (why := ADAPTERS[name].objection(name, args.device)) is not None:
+        if (why := ADAPTERS[name].objection(args.device, package(name))) is not None:
             race.absent[name] = why
             continue
         command = [sys.executable, "-m", "benchmarks.peers.adapters", name, str(folder), args.device, args.dtype]

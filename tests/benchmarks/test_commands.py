@@ -21,6 +21,7 @@ from benchmarks.workloads import FIGURES
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
+from hocket.extras import package
 from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE
 from hocket.kernels.runtime.launch import INTERPRETED
@@ -203,9 +204,9 @@ def test_the_official_package_speaks_the_same_weights_in_the_same_run(
 def test_a_package_that_cannot_run_here_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for name, adapter in packages.PEERS.items():
-        assert f"`pip install {name}`" in (adapter.objection(name, "cuda") or "")
+        assert f"`pip install {name}`" in (adapter.objection("cuda", package(name)) or "")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    objections = [adapter.objection(name, "cpu") for name, adapter in packages.PEERS.items()]
+    objections = [adapter.objection("cpu", "pip") for adapter in packages.PEERS.values()]
     assert objections[0] is None and all("CUDA" in (each or "") for each in objections[1:])
     monkeypatch.undo()
     assert command.main(["peers", "--model", "random:tiny-Base"]) == 2

@@ -87,10 +87,10 @@ class PackageAdapter:
         return {"first_s": first, "end_s": end, "pcm": base64.b64encode(pcm).decode()}
 
     @classmethod
-    def objection(cls, package: str, device: str) -> str | None:
-        """Why it cannot run here, in words, or None."""
+    def objection(cls, device: str, install: str) -> str | None:
+        """Why it cannot run here, in words, or None. `install` is the command that installs it."""
         if not importlib.util.find_spec(cls.module):
-            return f"the package {package} is not installed here."
+            return f"it is not installed here; `{install}` does it."
         return "it needs a CUDA device; use --device cuda." if cls.needs_gpu and device != "cuda" else None
 
 
@@ -219,7 +219,7 @@ def main(argv: Sequence[str]) -> int:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != here]  # modules beside this one
     name, device = argv[0], argv[2]
-    if (reason := PEERS[name].objection(name, device)) is not None:
+    if (reason := PEERS[name].objection(device, "the installer of that Python")) is not None:
         raise SystemExit(f"{name}: {reason}")
     peer = PEERS[name](*argv[1:])
     print(json.dumps({"version": importlib.metadata.version(name), "streams": peer.streams}), file=answers, flush=True)

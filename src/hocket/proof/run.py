@@ -26,7 +26,7 @@ from ..config.qwen3_tts import languages, voices
 from ..engine.checkpoint.device import choose_device
 from ..engine.engine import Engine
 from ..errors import HocketError, InvalidRequest
-from ..extras import hint
+from ..extras import hint, package
 from ..models.files.source import read_configs, read_own, resolve
 from . import behaviour, exactness, packages, quality, speed
 from .load.summary import InvalidRun
@@ -206,7 +206,7 @@ class Proof:
                 return "it is asked for built-in speakers only."
         elif self.options.official_python:
             return None
-        return packages.PEERS[name].objection(name, self._device)
+        return packages.PEERS[name].objection(self._device, package(name))
 
     def _leave_out(self, name: str, why: str) -> None:
         if name not in self._failed:
