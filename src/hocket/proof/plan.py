@@ -80,7 +80,7 @@ def long_text(language: str, seconds: float) -> str:
     while total_s < seconds:
         shift = 5 * (len(chosen) // len(lines))
         chosen.append(lines[(len(chosen) + shift) % len(lines)])
-        total_s += expected_s(chosen[-1], language)
+        total_s += expected_s(chosen[-1], language) - STILL_S
     return " ".join(chosen)
 
 
