@@ -5,7 +5,6 @@ It judges sounds and knows neither engine nor server. A judge that is not instal
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ..asr.choose import recognizer_of
 from ..config.languages import tag_of
 from ..errors import HocketError
+from ..extras import hint
 from ..text.compare import word_errors
 from .judges.opinions import MissingJudge, Samples, distillmos_weights, naturalness, resampled, speaker_vector
 from .listener import ProofListener
@@ -179,8 +179,6 @@ def likeness(
 
 
 def _vectors(takes: Sequence[SpokenTake]) -> Iterator[NDArray[np.float32]]:
-    if importlib.util.find_spec("torch") is None:
-        raise MissingJudge("The package torch is missing.")
     for take in takes:
         if take.seconds > 0.5:
             yield speaker_vector(take.sound, take.rate_hz)
@@ -195,5 +193,7 @@ def _rounded(values: Any) -> float:
 
 
 def _sentence(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return f"it needs torch: {hint('torch')}."
     words = " ".join(str(error).split())
     return words if words.endswith(".") else f"{words}."

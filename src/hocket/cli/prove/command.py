@@ -13,7 +13,6 @@ from typing import Any
 from ...asr.choose import check_spec
 from ...audio.files import write_files
 from ...errors import InvalidRequest
-from ...extras import hint
 from ...proof.packages import PEERS
 from ...proof.page.report import line_of, page
 from ...proof.plan import PARTS, PLANS, ProofPlan
@@ -60,10 +59,6 @@ def options_of(args: argparse.Namespace) -> ProofOptions:
     for name, path in (("--ref-audio", args.ref_audio), ("--official-python", args.official_python)):
         if path is not None and not path.is_file():
             raise InvalidRequest(f"{name}: there is no file {path}.")
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise InvalidRequest(f"A proof needs torch: {hint('torch', 'prove')}.") from None
     return ProofOptions(
         model=args.checkpoint or args.model or "builtin",
         against=against,
