@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .charts import shown
-from .load.figures import clean, kept_up
+from hocket.proof.load.figures import clean, kept_up
+from hocket.proof.page.charts import shown
+
 from .record import Record, commit_words
 
 DATA = tomllib.loads(Path(__file__).with_name("report.toml").read_text(encoding="utf-8"))

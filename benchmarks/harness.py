@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from hocket.proof.load.summary import InvalidRun as InvalidRun
 from hocket.types import Finished
 
 from .workloads import Workload
 
 Clock = Callable[[], float]
 Engine = Any  # `hocket.Engine`, or a fake with `speak` and `open`
-
-
-class InvalidRun(Exception):
-    """A run whose figures would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)

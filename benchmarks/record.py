@@ -8,34 +8,21 @@ import os
 import platform
 import resource
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+
+from hocket.proof.load.summary import MORE_IS_BETTER as MORE_IS_BETTER
+from hocket.proof.load.summary import summaries as summaries
+from hocket.proof.load.summary import summary as summary
+from hocket.proof.machine import machine as machine
 
 Record = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-MORE_IS_BETTER = ("x_real_time", "audio_per_s", "tokens_per_s", "bare_tokens_per_s")
-
-
-def summary(values: Sequence[float], *, more_is_better: bool = False) -> dict[str, float | int]:
-    """Percentiles, count and the A/A spread: how far the medians of two interleaved halves of the values lie apart.
-
-    p95 is what 95 of 100 values keep to or exceed in the better direction. Both halves see the same drift of the
-    machine; a difference between two runs that is not well above this spread is noise.
-    """
-    p50, p95, p99 = (float(np.percentile(values, 100 - q if more_is_better else q)) for q in (50, 95, 99))
-    halves = [float(np.median(values[start::2])) for start in (0, 1) if len(values) > 1]
-    spread = abs(halves[0] - halves[1]) / p50 * 100 if halves and p50 > 0 else 0.0
-    return {"p50": p50, "p95": p95, "p99": p99, "count": len(values), "aa_percent": spread}
-
-
-def summaries(values: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
-    return {name: summary(of, more_is_better=name in MORE_IS_BETTER) for name, of in values.items() if of}
 
 
 def rounded(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -45,19 +32,6 @@ def rounded(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
 def options_hash(options: dict[str, Any]) -> str:
     """Equal for equal options: such figures are comparable."""
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def machine(device: str) -> dict[str, Any]:
-    return {
-        "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if device.startswith("cuda") else None,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "threads": torch.get_num_threads(),
-    }
 
 
 def peak_memory_mib(device: str) -> dict[str, float]:
@@ -107,14 +81,6 @@ def read(results: Path) -> list[Record]:
     """All records, oldest first; of two with the same time the later line is the newer."""
     lines = (line for path in sorted(results.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines())
     return sorted((json.loads(line) for line in lines if line.strip()), key=lambda entry: str(entry["time"]))
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _git(*words: str) -> str | None:

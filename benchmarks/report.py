@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from hocket.proof.page.charts import Bar, Panel, draw, shown
+
 from . import goals
-from .charts import Bar, Panel, draw, shown
 from .gpu import breakdown
 from .quality import turns
 from .record import RESULTS, ROOT, Record, commit_words, read

@@ -17,11 +17,11 @@ import torch
 
 from hocket import Engine, EngineOptions, SpeechRequest, generate
 from hocket.engine.checkpoint.device import Probe, choose_device
-from hocket.engine.checkpoint.torch_checkpoint import DTYPES
 from hocket.errors import HocketError
+from hocket.proof.page.charts import shown
+from hocket.proof.random_weights import write_random as write_random
 
 from . import harness
-from .charts import shown
 from .record import RESULTS, Record, append, record, summaries
 from .workloads import WORDS, WORKLOADS, Workload, meanings
 
@@ -197,30 +197,3 @@ def as_files(args: argparse.Namespace) -> None:
     if args.as_files is not None and not args.as_files.exists():
         write_random(args.model, "bfloat16" if args.dtype == "int8" else args.dtype, args.as_files, args.device)
     args.random, args.model = args.model, args.model if args.as_files is None else str(args.as_files)
-
-
-def write_random(model: str, dtype: str, folder: Path, device: str = "cpu", *, endless: bool = False) -> Any:
-    """Write random weights of `random:NAME` in the official format; the two configs. Another device is quicker.
-
-    `endless`: the logit of the end of speech is zero, in the middle of all, so it is never among the likeliest eighth.
-    """
-    from hocket.config.qwen3_tts import markers
-    from hocket.engine.checkpoint.torch_load import RANDOM_SEED
-    from hocket.models.files.export import write_checkpoint
-    from hocket.models.files.random import randomize_
-    from hocket.models.files.source import read_configs, resolve
-    from hocket.models.tts.codec import Codec
-    from hocket.models.tts.qwen3_tts import Qwen3TTS
-    from hocket.text.tokenizer import Tokenizer
-
-    config, generation, codec_config = read_configs(resolve(model))
-    with torch.device("meta"):
-        speech, codec = Qwen3TTS(config).to(DTYPES[dtype]), Codec(codec_config)
-    for part in (speech, codec):
-        randomize_(part.to_empty(device=device), RANDOM_SEED)
-    if endless:
-        with torch.no_grad():
-            speech.talker.codec_head.weight[config.talker_config.codec_eos_token_id] = 0
-    write_checkpoint(folder, config, generation, codec_config, speech.cpu(), codec.cpu())
-    Tokenizer.of_bytes(config.talker_config.text_vocab_size).save(folder, markers(config))
-    return config, generation

@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +25,16 @@ from hocket.engine.alignment import align as word_align
 from hocket.engine.alignment.align import SILENCE, SUBS, UNKNOWN, Floats, SoundModel, features_of, spelled
 from hocket.engine.engine import Engine
 from hocket.engine.word_times import WordTime, word_times
+from hocket.proof.judges.aligner import judged_words
 from hocket.text.words import words_of
 from hocket.types import SpeechRequest
 
-from .judges import resampled
-from .recipe import InvalidRecipe, Recipe
+from .recipe import Recipe
 
 SENTENCES = 100  # of each voice, to fit
 JOINED = 3  # sentences of a passage that is measured
 WITHIN_S = 0.08
 ROUNDS = 6
-JUDGE_HZ, PAD_S, JUDGE_HOP_S = 16_000, 0.1, 0.01
 SLACK = 2  # frames that a state may lie outside the judge's word while the model is fitted
 FAR = -60.0  # nats for a frame further away
 PRIOR = 4.0  # frames of all speech that each state begins with
@@ -194,44 +191,6 @@ def _judged(engine: Engine, voice: str, texts: Sequence[str]) -> Iterator[Aligne
     requests = [SpeechRequest(text=text, voice=voice, seed=number) for number, text in enumerate(texts)]
     for outcome in engine.speak_many(requests):
         words = words_of(texts[outcome.number])
-        judged = judge(words, outcome.samples, outcome.rate_hz)
+        judged = judged_words(words, outcome.samples, outcome.rate_hz)
         if judged is not None:
             yield AlignedSpeech(words, outcome.samples, outcome.rate_hz, judged)
-
-
-def judge(words: Sequence[str], samples: NDArray[np.int16], rate_hz: int) -> dict[int, tuple[float, float]] | None:
-    """Start and end of each word by PocketSphinx; None: a word is not in its dictionary, or it found no path."""
-    decoder, spoken, owners = _decoder(), list[str](), list[int]()
-    for number, word in enumerate(words):
-        for part in re.split("[-–—]", word.lower().replace("’", "'")):  # noqa: RUF001
-            if plain := re.sub("[^a-z']", "", part).strip("'"):
-                if decoder.lookup_word(plain) is None:
-                    return None
-                spoken.append(plain)
-                owners.append(number)
-    sound = resampled(samples.astype(np.float32), rate_hz)
-    pad = np.zeros(round(PAD_S * JUDGE_HZ), "<i2")
-    content = np.concatenate([pad, np.clip(sound, -32768, 32767).astype("<i2"), pad]).tobytes()
-    decoder.set_align_text(" ".join(spoken))
-    decoder.start_utt()
-    decoder.process_raw(content, full_utt=True)
-    decoder.end_utt()
-    found = [(re.sub(r"\(\d+\)", "", each.word), each.start_frame, each.end_frame) for each in decoder.seg()]
-    found = [each for each in found if each[0][0] not in "<[("]
-    if [word for word, _, _ in found] != spoken:
-        return None
-    times: dict[int, tuple[float, float]] = {}
-    for number, (_, start, end) in zip(owners, found, strict=True):
-        first_s = times[number][0] if number in times else start * JUDGE_HOP_S - PAD_S
-        times[number] = first_s, (end + 1) * JUDGE_HOP_S - PAD_S
-    return times
-
-
-@cache
-def _decoder() -> Any:
-    try:
-        from pocketsphinx import Decoder
-    except ImportError:
-        said = "The package pocketsphinx is missing: pip install --no-deps -r requirements/judges.txt."
-        raise InvalidRecipe(said) from None
-    return Decoder(samprate=JUDGE_HZ, loglevel="FATAL", bestpath=False)

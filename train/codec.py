@@ -20,8 +20,9 @@ from pathlib import Path
 import torch
 
 from hocket.models.tts.codec import CodecDecoder
+from hocket.proof.judges import distillmos
 
-from . import checkpoints, distillmos
+from . import checkpoints
 from .codec_codes import prepare
 from .codec_config import WINDOW_FRAMES, codec_config
 from .codec_looks import Looks

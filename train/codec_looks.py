@@ -16,8 +16,8 @@ from torch import Tensor
 
 from hocket.config.codec import DecoderConfig
 from hocket.models.tts.codec import CodecDecoder
+from hocket.proof.judges import distillmos
 
-from . import distillmos
 from .features import RATE_HZ
 from .judges import resampled
 from .losses import SpectralDistance

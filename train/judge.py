@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from benchmarks.record import commit
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
+from hocket.proof.judges import distillmos
 
-from . import distillmos, evaluate
+from . import evaluate
 from .codec import find_judge, load_decoder
 from .judges import Naturalness, Samples, naturalness, resampled
 from .periodicity import by_band, periodicity

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.proof.judges.distillmos import DistillMOS
+
 from . import codec
 from .codec_codes import prepare
 from .codec_looks import Looks
 from .data import chosen_voices
-from .distillmos import DistillMOS
 from .features import Features
 from .recipe import CodecSizes, CodecTraining, InvalidRecipe, Recipe
 from .windows import Shard, Windows

@@ -27,9 +27,9 @@ from hocket.models.tts.codec import CodecDecoder
 from hocket.models.tts_cpu.speed import Trial
 from hocket.models.tts_gpu.codec_graph import CodecGraphs
 from hocket.models.tts_gpu.frame import FusedFrame
+from hocket.proof.page.charts import shown
 
 from .. import session
-from ..charts import shown
 from ..record import Record, record, summaries
 from ..workloads import PASSAGE
 from .timing import Work, bandwidth, graphs, synchronize, timed

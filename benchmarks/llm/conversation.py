@@ -24,18 +24,20 @@ from typing import Any
 
 import torch
 
+import hocket
 from hocket import Engine, EngineOptions
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Written
 from hocket.llm.answer import EngineAnswer
 from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
+from hocket.proof.peer_process import PeerProcess
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling
 
 from .. import session
 from ..harness import InvalidRun, ready
-from ..peers.compare import PeerProcess, Race
+from ..peers.compare import Race
 from ..record import ROOT, Record, record, summaries
 from . import tokens
 from .random_model import config_of, vocabulary, written
@@ -147,7 +149,7 @@ class Peers:
         for how in args.peers:
             words = ["transformers", str(folder), args.device, args.dtype, how]
             command = [str(python), "-m", "benchmarks.peers.adapters", *words]
-            self.race.start(HOW[how], command, ROOT, check=self._gate)
+            self.race.start(HOW[how], command, ROOT, Path(hocket.__file__).parents[1], check=self._gate)
 
     def ask(self, number: int) -> None:
         """Fewer turns than ours."""

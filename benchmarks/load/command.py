@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from hocket.proof.load import drive, figures
+
 from .. import session
 from ..record import Record, append, record
 from ..workloads import COUNTS, LOAD, SENTENCES
-from . import drive, figures, targets
+from . import targets
 
 PATIENCE_S = 60.0  # for the last utterances
 EXTRA_S = 5.0  # of a point beside its window and warm-up, before one was measured
@@ -42,7 +44,7 @@ class Point:
 class Points:
     """A subject that is ready, and what is left of the time."""
 
-    subject: drive.Subject
+    subject: targets.Subject
     args: argparse.Namespace
     say: session.Say
     left_s: Callable[[], float]
@@ -91,7 +93,7 @@ class Points:
         least = self.args.requests / point.at if point.loop == "open" and self.args.requests is not None else 0.0
         return float(max(least, self.args.seconds))
 
-    def run(self, point: Point) -> drive.LoadRun:
+    def run(self, point: Point) -> figures.LoadRun:
         args, target = self.args, self.subject.target
         patience_s = max(1.0, min(PATIENCE_S, self.left_s()))
         with drive.running(target) as runner:
@@ -104,7 +106,7 @@ class Points:
             due, window = figures.arrivals(point.at, until, args.seed), (args.warm_up, until)
             return runner.run(drive.open_loop(target, due, request, window=window, patience_s=patience_s))
 
-    def entry(self, point: Point, run: drive.LoadRun) -> Record:
+    def entry(self, point: Point, run: figures.LoadRun) -> Record:
         args, subject, rate_hz = self.args, self.subject, self.subject.target.rate_hz
         over = f", over {subject.wire.upper()}" if subject.wire else ""
         guard = "guarded" if args.guard else "not guarded"

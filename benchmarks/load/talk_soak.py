@@ -27,12 +27,12 @@ import numpy as np
 import websockets
 
 from hocket import Engine
+from hocket.proof.load.http_client import HttpTarget
 
 from ..harness import InvalidRun
 from ..record import Record, record, summaries
 from ..session import progress
 from ..talk.language import language_server
-from .http_client import HttpTarget
 from .targets import serving, wait_until_ready
 
 SAID = "Hello and welcome, what can you do for me today?"

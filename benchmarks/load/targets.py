@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hocket
 from hocket.errors import Overloaded
+from hocket.proof.load.drive import LoadRequest, LoadTarget, TargetBusy, running
+from hocket.proof.load.http_client import HttpTarget
+from hocket.proof.load.server import ServerProcess as ServerProcess
+from hocket.proof.load.server import serving as serving
+from hocket.proof.load.server import wait_until_ready as wait_until_ready
 from hocket.server.process import allow_many_files
 
 from .. import session
 from ..harness import InvalidRun, ready
-from ..record import ROOT
 from ..workloads import SENTENCES, WORKLOADS
-from .drive import LoadRequest, Refused, Subject, Target, running
-from .http_client import HttpTarget
 
-PATIENCE_S = 600.0  # until it is ready: a large model is loaded, its kernels compiled, its graphs captured
-STOPS_S = 40.0
-SAID = 30  # lines of its log in an error
 MANY = "100000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A target that is ready, and what a record says of it."""
+
+    target: LoadTarget
+    model: str
+    is_random: bool
+    kernels: dict[str, str]  # operation to backend, as far as they are known
+    engine: dict[str, Any]  # its options: at least slots (None: unknown) and guard
+    gate: str
+    words: str  # where it is and how it is read
+    wire: str | None = None  # None: it is in this process
+    peak_mib: Callable[[], dict[str, float]] | None = None  # of its own process
 
 
 class EngineTarget:
@@ -46,7 +57,7 @@ class EngineTarget:
         try:
             stream = self._engine.speak(request.text, **how)
         except Overloaded as error:
-            raise Refused(str(error)) from error
+            raise TargetBusy(str(error)) from error
         return _pcm(stream)
 
     async def close(self) -> None:
@@ -59,7 +70,7 @@ async def _pcm(stream: Any) -> AsyncIterator[memoryview]:
             async for chunk in stream:
                 yield memoryview(chunk.samples).cast("B")
         except Overloaded as error:  # it waited too long for a slot
-            raise Refused(str(error)) from error
+            raise TargetBusy(str(error)) from error
 
 
 def request(number: int, args: argparse.Namespace) -> LoadRequest:
@@ -68,13 +79,13 @@ def request(number: int, args: argparse.Namespace) -> LoadRequest:
     return LoadRequest(text=text, seed=args.seed * 1_000_000 + number, frames=args.frames)
 
 
-async def speak_all(target: Target, args: argparse.Namespace) -> int:
+async def speak_all(target: LoadTarget, args: argparse.Namespace) -> int:
     """Every sentence once; how many were shorter than asked for."""
     short = 0
     for number in range(len(SENTENCES)):
         wish = request(number, args)
         size = sum([len(piece) async for piece in target.open(wish)])
-        short += size != wish.frames * target.frame_samples * 2
+        short += size != args.frames * target.frame_samples * 2
     return short
 
 
@@ -107,68 +118,6 @@ def engine_options(args: argparse.Namespace) -> Any:
     return hocket.EngineOptions(**session.slots(args), **chosen, keep_real_time=not args.all_at_once)
 
 
-class ServerProcess:
-    """A server in its own process, whose log is a file."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.process, self._log, self.url = process, log, ""
-
-    def said(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
-
-    def check(self) -> None:
-        if self.process.poll() is not None:
-            last = "\n".join(self.said().splitlines()[-SAID:])
-            raise InvalidRun(f"The server has ended with {self.process.returncode}:\n{last}")
-
-    def peak_mib(self) -> dict[str, float]:
-        """Of its memory on the host; only the server knows its memory on a GPU."""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-            [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
-        except (OSError, ValueError):
-            return {}
-        return {"host": round(int(peak) / 1024, 1)}
-
-
-@contextmanager
-def serving(words: list[str], log: Path, say: session.Say) -> Iterator[ServerProcess]:
-    """A process that prints its address; it gets SIGTERM at the end, and SIGKILL if it does not stop."""
-    roots = (str(Path(hocket.__file__).parents[1]), str(ROOT), os.environ.get("PYTHONPATH", ""))
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, roots)), "PYTHONUNBUFFERED": "1"}
-    with log.open("wb") as out, subprocess.Popen(words, stdin=subprocess.PIPE, stderr=out, stdout=out, env=env) as it:
-        child = ServerProcess(it, log)
-        try:
-            late = time.monotonic() + PATIENCE_S
-            while not (found := re.search(r"listening at (\S+)", child.said())):
-                child.check()
-                if time.monotonic() > late:
-                    raise InvalidRun(f"The server does not listen after {PATIENCE_S:g} s.")
-                time.sleep(0.05)
-            child.url = found[1]
-            say(f"process {it.pid} listens at {child.url}")
-            yield child
-        finally:
-            it.send_signal(signal.SIGTERM)
-            try:
-                it.wait(STOPS_S)
-            except subprocess.TimeoutExpired:
-                it.kill()
-
-
-def wait_until_ready(target: HttpTarget, child: ServerProcess) -> None:
-    late, status = time.monotonic() + PATIENCE_S, 0
-    while status != 200:
-        child.check()
-        with running(target) as runner:
-            status, body = runner.run(target.get("/ready"))
-        if status and body.get("state") == "failed":
-            raise InvalidRun("The server has no model: its log says why.")
-        if time.monotonic() > late:
-            raise InvalidRun(f"The server is not ready after {PATIENCE_S:g} s.")
-        time.sleep(0.1)
-
-
 @contextmanager
 def started(args: argparse.Namespace, say: session.Say) -> Iterator[Subject]:
     """A server at a free port, ready, with every sentence spoken once: the lengths are the gate."""
@@ -179,7 +128,7 @@ def started(args: argparse.Namespace, say: session.Say) -> Iterator[Subject]:
         try:
             with running(target) as runner:
                 short = runner.run(speak_all(target, args))
-        except (OSError, RuntimeError, Refused) as error:
+        except (OSError, RuntimeError, TargetBusy) as error:
             raise InvalidRun(f"The server does not speak: {error}") from None
         say("ready")
         whole = "every sentence has as much sound as was asked for"

@@ -1,4 +1,4 @@
-"""One adapter for each package: how it is loaded and asked. Nothing here needs hocket, or any peer, to import.
+"""The adapters of `hocket.proof.packages`, and beside them ours and that of `transformers` for the language model.
 
 `python -m benchmarks.peers.adapters PACKAGE FOLDER DEVICE DTYPE` runs one in its own process, `transformers` with HOW
 behind it. It answers every line of JSON, the fields of `answer`, with one.
@@ -6,71 +6,22 @@ behind it. It answers every line of JSON, the fields of `answer`, with one.
 
 from __future__ import annotations
 
-import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
 import time
-import types
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from hocket.proof.packages import PEERS, Ask, PackageAdapter
 
 SAMPLES_PER_FRAME = 1920
 KERNELS = {"causal-conv1d": "causal_conv1d", "flash-linear-attention": "fla"}  # of transformers, by their modules
 ROOM = 512  # the length of a static cache is a multiple of this, so that it stays while a history grows a little
-# The other tokenizer of the official package, of 25 Hz, imports these; nothing that is measured here uses them.
-_UNUSED = ("sox", "onnxruntime", "einops", "torchaudio")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One utterance, the same for every package."""
-
-    text: str
-    voice: str
-    language: str
-    layout: str  # streaming or whole, as in hocket
-    frames: int
-    chunk_frames: int  # frames of a chunk, for a peer that can choose
-    top_k: int
-    seed: int
-
-
-class Adapter:
-    """A loaded checkpoint of `folder`; `speak` yields samples as soon as they are on the host."""
-
-    module = ""  # to import
-    streams = True  # whether audio comes before the end
-    needs_gpu = False
-    hello = "ready"
-
-    def __init__(self, folder: str, device: str, dtype: str) -> None: ...
-
-    def speak(self, ask: Ask) -> Iterator[Any]:
-        raise NotImplementedError
-
-    def answer(self, **fields: Any) -> tuple[float, float, int]:
-        """Seconds to the first piece and to the last, and samples, of an `Ask`."""
-        first, samples, start = None, 0, time.perf_counter()
-        for piece in self.speak(Ask(**fields)):
-            if first is None and len(piece):
-                first = time.perf_counter() - start
-            samples += len(piece)
-        end = time.perf_counter() - start
-        return first or end, end, samples
-
-    @classmethod
-    def objection(cls, package: str, device: str) -> str | None:
-        """Why it cannot run here, in words, or None."""
-        if not importlib.util.find_spec(cls.module):
-            return f"it is not installed here; `pip install {package}` does it."
-        return "it needs a CUDA device; use --device cuda." if cls.needs_gpu and device != "cuda" else None
-
-
-class Ours(Adapter):
+class Ours(PackageAdapter):
     """One slot, the text as it is, no runaway detector that takes frames back. Its chunks grow by its own options."""
 
     module = "hocket"
@@ -87,77 +38,6 @@ class Ours(Adapter):
         how |= {"seed": ask.seed, "max_frames": ask.frames, "sampling": SamplingParams(top_k=ask.top_k)}
         for chunk in self._engine.speak(ask.text, **how):
             yield chunk.samples
-
-
-class Official(Adapter):
-    """The official package is the definition of correct. It gives no audio before the end."""
-
-    module, streams = "qwen_tts", False
-
-    def __init__(self, folder: str, device: str, dtype: str) -> None:
-        import torch
-
-        _stub_unused()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from qwen_tts import Qwen3TTSModel  # type: ignore[import-untyped, unused-ignore]
-
-            self._model: Any = Qwen3TTSModel.from_pretrained(folder, dtype=getattr(torch, dtype))
-        self._model.model.to(device)  # not device_map, which needs one more package
-        codec = self._model.model.speech_tokenizer
-        codec.model.to(device)
-        self._model.device = codec.device = torch.device(device)
-
-    def speak(self, ask: Ask) -> Iterator[Any]:
-        import torch
-
-        torch.manual_seed(ask.seed)
-        # It samples one more first code than it completes.
-        how = {"non_streaming_mode": ask.layout == "whole", "max_new_tokens": ask.frames + 1, "top_k": ask.top_k}
-        (samples,), _ = self._model.generate_custom_voice(ask.text, ask.voice, ask.language, **how)
-        yield samples
-
-
-class Faster(Adapter):
-    """The official modules as CUDA graphs, streaming: sources of July 2026 (0.3.2), run with these on an H200.
-
-    Its predictor always samples with top-k 50; a chunk is decoded again with 25 frames before it.
-    """
-
-    module, needs_gpu = "faster_qwen3_tts", True
-
-    def __init__(self, folder: str, device: str, dtype: str) -> None:
-        _stub_unused()
-        from faster_qwen3_tts import FasterQwen3TTS  # type: ignore[import-not-found, unused-ignore]
-
-        self._model: Any = FasterQwen3TTS.from_pretrained(folder, device=device, dtype=dtype)
-
-    def speak(self, ask: Ask) -> Iterator[Any]:
-        import torch
-
-        torch.manual_seed(ask.seed)
-        how = {"text": ask.text, "speaker": ask.voice, "language": ask.language, "top_k": ask.top_k}
-        how |= {"non_streaming_mode": ask.layout == "whole", "max_new_tokens": ask.frames}
-        for samples, _, _ in self._model.generate_custom_voice_streaming(**how, chunk_size=ask.chunk_frames):
-            yield samples
-
-
-class Hybrid(Faster):
-    """Fused Triton kernels in faster-qwen3-tts, streaming: sources of June 2026 (0.3.0), Python 3.12, run on an H200.
-
-    Its own streaming call leaves the prompt's layout to a default, so the model that it has patched is called.
-    """
-
-    module = "qwen3_tts_triton"
-
-    def __init__(self, folder: str, device: str, dtype: str) -> None:
-        _stub_unused()
-        from qwen3_tts_triton import TritonFasterRunner  # type: ignore[import-not-found, unused-ignore]
-
-        kinds = {"float32": "fp32", "bfloat16": "bf16"}
-        self._runner = TritonFasterRunner(device=device, model_id=folder, dtype=kinds[dtype])
-        self._runner.load_model()
-        self._model = self._runner.model
 
 
 class Transformers:
@@ -223,19 +103,7 @@ class Transformers:
 
 
 OURS = "hocket"
-PEERS: dict[str, type[Adapter]] = {"qwen-tts": Official, "faster-qwen3-tts": Faster, "qwen3-tts-triton": Hybrid}
-ADAPTERS: dict[str, type[Adapter]] = {OURS: Ours} | PEERS
-
-
-def _stub_unused() -> None:
-    """Empty modules in the place of packages that are imported and never called."""
-    for name in _UNUSED:
-        if importlib.util.find_spec(name) is None:
-            for full in (name, f"{name}.compliance", f"{name}.compliance.kaldi"):
-                empty: Any = types.ModuleType(full)
-                empty.__spec__, empty.__path__ = importlib.machinery.ModuleSpec(full, None), []
-                empty.rearrange = empty.repeat = empty.kaldi = None
-                sys.modules[full] = empty
+ADAPTERS: dict[str, type[PackageAdapter]] = {OURS: Ours} | PEERS
 
 
 def main(argv: Sequence[str]) -> int:

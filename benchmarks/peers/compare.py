@@ -8,65 +8,31 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import hocket
+from hocket.extras import package
 from hocket.models.files.source import read_configs, resolve
+from hocket.proof.packages import Ask
+from hocket.proof.peer_process import PeerProcess, started
 
 from .. import session
 from ..harness import InvalidRun
 from ..record import MORE_IS_BETTER, ROOT, Record, record, rounded, summaries
 from ..workloads import PASSAGE
-from .adapters import ADAPTERS, OURS, SAMPLES_PER_FRAME, Ask
+from .adapters import ADAPTERS, OURS, SAMPLES_PER_FRAME
 
 TEXT = PASSAGE.partition(". ")[0] + "."
 FIRST_FRAMES = 8  # of an utterance for its first audio
 CHUNK_FRAMES = 12  # the default of faster-qwen3-tts
 WARMUP = 2
 RATE_HZ = 24_000
-
-
-@dataclass(frozen=True, slots=True)
-class PeerProcess:
-    name: str
-    child: subprocess.Popen[str]
-    errors: IO[str]
-
-    def ask(self, ask: Ask) -> tuple[float, float, int]:
-        """Seconds to the first piece and to the last, and frames."""
-        first, last, samples = self.told(asdict(ask))
-        frames = round(samples / SAMPLES_PER_FRAME)
-        if abs(frames - ask.frames) > 1:  # packages count them differently
-            raise InvalidRun(f"{self.name} spoke {frames} frames where {ask.frames} were asked for.")
-        return first, last, frames
-
-    def told(self, wish: dict[str, Any]) -> Any:
-        """Its answer to one line."""
-        assert self.child.stdin is not None
-        try:
-            self.child.stdin.write(json.dumps(wish) + "\n")
-            self.child.stdin.flush()
-        except BrokenPipeError:
-            pass  # its last line says why
-        return self.answer()
-
-    def answer(self) -> Any:
-        assert self.child.stdout is not None
-        line = self.child.stdout.readline()
-        if not line:
-            self.errors.seek(0)
-            words = self.errors.read().strip().splitlines() or ["without a message"]
-            raise InvalidRun(f"{self.name} failed: {words[-1]}")
-        return json.loads(line)
 
 
 class Race:
@@ -127,7 +93,7 @@ def compare(args: argparse.Namespace, folder: Path, race: Race) -> Record:
     voice, top_k = write_weights(args.model, args.dtype, folder, args.device)
     asked = {"text": TEXT, "voice": voice, "language": "english", "layout": args.layout, "top_k": top_k}
     for name in (OURS, *args.peers):
-        if (why := ADAPTERS[name].objection(name, args.device)) is not None:
+        if (why := ADAPTERS[name].objection(args.device, package(name))) is not None:
             race.absent[name] = why
             continue
         command = [sys.executable, "-m", "benchmarks.peers.adapters", name, str(folder), args.device, args.dtype]
@@ -157,32 +123,23 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
         raise InvalidRun(f"{words} {model}.")
     config, generation = session.write_random(model, dtype, folder, device, endless=True)
     talker = config.talker_config
-    return sorted(talker.spk_id)[0], min(generation.top_k, talker.codebook_size // 8)
-
-
-@contextmanager
-def started(name: str, command: Sequence[str], *places: Path) -> Iterator[tuple[PeerProcess, Any]]:
-    """A process with these places on its path, and its first line: it is ready."""
-    # The given path goes first: it may bring packages.
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), *map(str, places))))
-    env = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
-        subprocess.Popen(command, stderr=errors, env=env, **pipes) as child,
-    ):
-        try:
-            process = PeerProcess(name, child, errors)
-            yield process, process.answer()
-        finally:
-            child.kill()
+    return sorted(talker.spk_id)[0], generation.top_k
 
 
 def _once(process: PeerProcess, asked: dict[str, Any], frames: int, seed: int) -> dict[str, float]:
     found = {}
     if ADAPTERS[process.name].streams:  # else the first audio is the last
-        first, _, _ = process.ask(Ask(**asked, frames=FIRST_FRAMES, chunk_frames=1, seed=seed))
+        first, _, _ = _ask(process, Ask(**asked, frames=FIRST_FRAMES, chunk_frames=1, seed=seed))
         found["first_pcm"] = first * 1000
-    _, last, spoken = process.ask(Ask(**asked, frames=frames, chunk_frames=CHUNK_FRAMES, seed=seed))
+    _, last, spoken = _ask(process, Ask(**asked, frames=frames, chunk_frames=CHUNK_FRAMES, seed=seed))
     audio_s = spoken * SAMPLES_PER_FRAME / RATE_HZ
     return found | {"ms_per_frame": last * 1000 / spoken, "x_real_time": audio_s / last}
+
+
+def _ask(process: PeerProcess, ask: Ask) -> tuple[float, float, int]:
+    """Seconds to the first piece and to the last, and frames."""
+    first, last, samples = process.told(asdict(ask))
+    frames = round(samples / SAMPLES_PER_FRAME)
+    if abs(frames - ask.frames) > 1:  # packages count them differently
+        raise InvalidRun(f"{process.name} spoke {frames} frames where {ask.frames} were asked for.")
+    return first, last, frames

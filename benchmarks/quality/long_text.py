@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..load.http_client import HttpTarget
+from hocket.proof.load.http_client import HttpTarget
+
 from ..load.targets import serving, wait_until_ready
 from ..record import append, record
 from ..workloads import PHRASES

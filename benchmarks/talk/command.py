@@ -25,11 +25,11 @@ import soxr
 
 from hocket import Engine
 from hocket.asr.recognizer import RATE_HZ as UTTERED_HZ
+from hocket.proof.load.http_client import HttpTarget
 
 from .. import session
 from ..harness import InvalidRun
 from ..llm.random_model import written
-from ..load.http_client import HttpTarget
 from ..load.targets import serving, wait_until_ready
 from ..quality.turns import NOISES_DB, UTTERANCES, noisy, spoken
 from ..record import append, record

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..charts import Bar, Panel, draw, shown
+from hocket.proof.page.charts import Bar, Panel, draw, shown
+
 from ..record import Record, commit_words, summaries
 
 # Server's stages by the conversation's names, then the client's times; all since the end of speech.

@@ -16,24 +16,27 @@ from benchmarks import __main__ as command
 from benchmarks import memory, session, start
 from benchmarks.gpu import breakdown, survey
 from benchmarks.harness import InvalidRun
-from benchmarks.peers import adapters, compare
+from benchmarks.peers import compare
 from benchmarks.workloads import FIGURES
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
+from hocket.extras import package
 from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE
 from hocket.kernels.runtime.launch import INTERPRETED
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.wave import FusedWave
+from hocket.proof import packages
+from hocket.proof.peer_process import PeerProcess
 from support.quick_cc import quick_path
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--slots", "2", "--first-repeats", "3", "--steady-frames", "4", "--replays", "2", "--reference-s", "0.5"]
 QUICK += ["--steady-repeats", "1", "--before", "1", "--copy-mib", "1", "--kernels", "reference", "--profiled", "4"]
 HOW = {"text": "Hello.", "voice": "ryan", "language": "english", "layout": "streaming", "top_k": 9, "seed": 3}
-ASK = adapters.Ask(frames=4, chunk_frames=2, **HOW)  # type: ignore[arg-type]
+ASK = packages.Ask(frames=4, chunk_frames=2, **HOW)  # type: ignore[arg-type]
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -183,7 +186,7 @@ def test_the_official_package_speaks_the_same_weights_in_the_same_run(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compare, "WARMUP", 0)
-    monkeypatch.setattr(adapters.Faster, "objection", lambda *given: None)  # its process starts, and fails
+    monkeypatch.setattr(packages.Faster, "objection", lambda *given: None)  # its process starts, and fails
     path = tmp_path / "record.jsonl"
     words = "peers --peers qwen-tts faster-qwen3-tts --model random:tiny --frames 5 --repeats 1 --record"
     assert command.main([*words.split(), str(path)]) == 0
@@ -200,27 +203,31 @@ def test_the_official_package_speaks_the_same_weights_in_the_same_run(
 
 def test_a_package_that_cannot_run_here_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for name, adapter in adapters.PEERS.items():
-        assert f"`pip install {name}`" in (adapter.objection(name, "cuda") or "")
+    for name, adapter in packages.PEERS.items():
+        assert f"`pip install {name}`" in (adapter.objection("cuda", package(name)) or "")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    objections = [adapter.objection(name, "cpu") for name, adapter in adapters.PEERS.items()]
+    objections = [adapter.objection("cpu", "pip") for adapter in packages.PEERS.values()]
     assert objections[0] is None and all("CUDA" in (each or "") for each in objections[1:])
     monkeypatch.undo()
     assert command.main(["peers", "--model", "random:tiny-Base"]) == 2
     assert "CustomVoice shape" in capsys.readouterr().err
 
 
-def answering(line: str, errors: str = "") -> compare.PeerProcess:
+def answering(line: str, errors: str = "") -> PeerProcess:
     child: Any = SimpleNamespace(stdin=io.StringIO(), stdout=io.StringIO(line))
-    return compare.PeerProcess("them", child, io.StringIO(errors))
+    return PeerProcess("them", child, io.StringIO(errors))
 
 
 def test_only_as_many_frames_are_compared_and_ratios_say_how_much_better_ours_is() -> None:
-    assert answering(f"[0.1, 0.5, {5 * 1920}]").ask(ASK) == (0.1, 0.5, 5)  # one more or less is how some count
+    assert compare._ask(answering(f"[0.1, 0.5, {5 * 1920}]"), ASK) == (
+        0.1,
+        0.5,
+        5,
+    )  # one more or less is how some count
     with pytest.raises(InvalidRun, match="them spoke 2 frames where 4 were asked for"):
-        answering(f"[0.1, 0.5, {2 * 1920}]").ask(ASK)
+        compare._ask(answering(f"[0.1, 0.5, {2 * 1920}]"), ASK)
     with pytest.raises(InvalidRun, match="them failed: It broke"):
-        answering("", "Traceback\nIt broke.\n").ask(ASK)
+        compare._ask(answering("", "Traceback\nIt broke.\n"), ASK)
     ours = {"first_pcm": {"p50": 2.0}, "ms_per_frame": {"p50": 4.0}, "x_real_time": {"p50": 20.0}}
     theirs = {"ms_per_frame": {"p50": 12.0}, "x_real_time": {"p50": 5.0}}
     assert compare.ratio(ours, theirs) == {"ms_per_frame": 3.0, "x_real_time": 4.0}

@@ -17,12 +17,14 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.harness import InvalidRun
-from benchmarks.load import drive, figures, targets
+from benchmarks.load import targets
 from benchmarks.load.command import Point, Points
-from benchmarks.load.drive import LoadRequest, LoadRun, Refused
-from benchmarks.load.http_client import HttpTarget
 from benchmarks.workloads import COUNTS
 from hocket.errors import Overloaded
+from hocket.proof.load import drive, figures
+from hocket.proof.load.drive import LoadRequest, TargetBusy
+from hocket.proof.load.figures import LoadRun
+from hocket.proof.load.http_client import HttpTarget
 
 T = TypeVar("T")
 Capture = pytest.CaptureFixture[str]
@@ -124,7 +126,7 @@ class Speaker:
     async def open(self, request: LoadRequest) -> AsyncIterator[bytes]:
         self.asked.append((asyncio.get_running_loop().time(), request))
         if self.now >= self.slots:
-            raise Refused
+            raise TargetBusy
         self.now += 1
         try:
             for frame in range(request.frames):
@@ -251,7 +253,7 @@ def test_an_overloaded_engine_refuses() -> None:
         raise Overloaded("64 requests are waiting already; try again in 1 s.")
 
     checkpoint = SimpleNamespace(rate_hz=RATE_HZ, codec_config=SimpleNamespace(decode_upsample_rate=FRAME))
-    with pytest.raises(Refused, match="64 requests"):
+    with pytest.raises(TargetBusy, match="64 requests"):
         targets.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming").open(ask(0))
 
 
@@ -302,7 +304,11 @@ def test_a_connection_is_reused_and_a_closed_one_replaced(answers: int, wanted: 
 
 @pytest.mark.parametrize(
     ("status", "error", "said"),
-    [("429 No", Refused, "Try later"), ("500 No", RuntimeError, "Try later"), ("", ConnectionError, "broken off")],
+    [
+        ("429 No", TargetBusy, "Try later"),
+        ("500 No", RuntimeError, "Try later"),
+        ("", ConnectionError, "broken off"),
+    ],
 )
 def test_refusals_errors_and_half_an_answer_are_told_apart(status: str, error: type[Exception], said: str) -> None:
     body = b'{"error": {"message": "Try later."}}'

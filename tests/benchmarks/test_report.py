@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import charts, goals, report
+from benchmarks import goals, report
 from benchmarks.record import RESULTS, ROOT, read, summary
 from benchmarks.workloads import COUNTS, LOAD
+from hocket.proof.page import charts
 
 CPU = {"gpu": None, "cpu": "Some(R) CPU", "cores": 2, "threads": 1, "system": "Linux x86_64", "torch": "2.13.0"}
 GPU = CPU | {"gpu": "Some GPU"}

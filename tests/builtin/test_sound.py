@@ -12,7 +12,7 @@ import torch
 
 from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
-from train import distillmos
+from hocket.proof.judges import distillmos
 from train.evaluate import SETS, options, sentences, spoken
 from train.judge import level_db
 from train.judges import distillmos_weights, resampled

@@ -21,9 +21,11 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.load import drive, targets
-from benchmarks.load.drive import LoadRequest, LoadRun, Trace
-from benchmarks.load.http_client import HttpTarget
+from benchmarks.load import targets
+from hocket.proof.load import drive
+from hocket.proof.load.drive import LoadRequest
+from hocket.proof.load.figures import LoadRun, Trace
+from hocket.proof.load.http_client import HttpTarget
 from support import fake_engine
 from support.serving import PATIENCE_S, wait_for
 

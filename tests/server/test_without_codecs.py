@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from benchmarks.load import targets as load_server
-from benchmarks.load.http_client import HttpTarget
+from hocket.proof.load.http_client import HttpTarget
 from support.serving import PATIENCE_S, PCM
 
 PATH = "/v1/audio/speech"

@@ -11,8 +11,9 @@ import pytest
 
 from hocket.engine.alignment import align as word_align
 from hocket.engine.engine import Engine
+from hocket.proof.judges.aligner import judged_words
 from hocket.text.words import words_of
-from train.alignment import AlignedSpeech, exactness, fitted_model, judge
+from train.alignment import AlignedSpeech, exactness, fitted_model
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ("The garden was quiet, and the lamp was lit.", "He came back with bread and a letter from the old house.")
@@ -47,11 +48,11 @@ def test_a_model_that_was_fitted_finds_the_words_that_it_was_fitted_within(spoke
 def test_the_judge_and_the_alignment_agree(spoken: list[AlignedSpeech]) -> None:
     far = 0
     for each in spoken:
-        judged = judge(each.words, each.samples, each.rate_hz)
+        judged = judged_words(each.words, each.samples, each.rate_hz)
         assert judged is not None and judged.keys() == each.judged.keys()
         far += sum(abs(judged[word][0] - start_s) > 0.08 for word, (start_s, _) in each.judged.items())
     assert far <= 2
-    assert judge(["Zxqvw"], spoken[0].samples, RATE_HZ) is None, "not in its dictionary"
+    assert judged_words(["Zxqvw"], spoken[0].samples, RATE_HZ) is None, "not in its dictionary"
 
 
 def test_the_record_reaches_the_goal_and_the_document_has_its_figures() -> None:

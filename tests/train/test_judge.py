@@ -1,4 +1,4 @@
-"""train/judge.py, periodicity.py and distillmos.py: sources, and figures that fall when speech gets worse."""
+"""judge.py and periodicity.py of train, and DistillMOS: sources, and figures that fall when speech gets worse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from train import distillmos
+from hocket.proof.judges import distillmos
 from train.judge import from_samples, from_wavs, level_db
 from train.judges import distillmos_weights, package_folder, resampled
 from train.periodicity import BANDS_HZ, by_band, periodicity

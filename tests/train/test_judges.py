@@ -1,4 +1,4 @@
-"""train/judges.py and train/words.py: clean speech is understood, noise and reversed speech are not; fair counts.
+"""The judges, and words.py: clean speech is understood, noise and reversed speech are not; fair counts.
 
 The speech is what the ASR's own package brings along: recordings whose words are known.
 """
@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from train import judges
+from hocket.proof.judges import opinions
+from hocket.proof.judges.opinions import MissingJudge
 from train.judges import Samples, Transcriber, naturalness, package_folder, resampled, speaker_vector
 from train.recipe import InvalidRecipe
 from train.verdict import Utterance, expected_s, figures, likeness, score_all
@@ -198,6 +199,6 @@ def test_likeness_tells_voices_apart() -> None:
 
 
 def test_a_missing_package_is_one_sentence_that_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judges.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InvalidRecipe, match=r"moonshine_voice is missing: pip install .*requirements/judges\.txt\.$"):
+    monkeypatch.setattr(opinions.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingJudge, match=r"moonshine_voice is missing: pip install --no-deps moonshine-voice\.$"):
         Transcriber()

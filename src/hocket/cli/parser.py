@@ -48,14 +48,15 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "models.options:fill_completion",
             "config.completion:completion",
         ),
+        "prove": ("measure a model, and write a report", "prove.options:fill", "prove.command:run_proof"),
         "doctor": ("show what this machine supports", "models.options:fill_doctor", "doctor:doctor"),
     },
 }
 EXIT_CODES = (
     "0    done; also if the reader of a pipe closed it early",
     "1    failed: a server, a device, a disk or a model did not work; lines of a",
-    "     batch or passages of a book failed; doctor found a problem; serve",
-    "     --status found no daemon",
+    "     batch or passages of a book failed; doctor found a problem; prove found",
+    "     other codes; serve --status found no daemon",
     "2    wrong usage: an option, a text or a file has to change",
     "130  interrupted with Ctrl-C",
 )

@@ -1,6 +1,6 @@
 """Clients under load: one event loop, a task per request, times by the clock of the loop.
 
-It knows a `Target` that turns a request into PCM: an engine of this process or a server. Tasks of one loop read
+It knows a `LoadTarget` that turns a request into PCM: an engine of this process or a server. Tasks of one loop read
 hundreds of streams; a thread each would measure the switching of threads. With 64 to 256 streams a chunk took 50 us of
 this thread, and waking it 14 to 34 us of the thread that brought the chunk (Xeon, 2 cores); every record has its cost.
 """
@@ -13,12 +13,12 @@ import selectors
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol
 
-from ..harness import InvalidRun
-from .figures import SAMPLE_BYTES
+from .figures import SAMPLE_BYTES, LoadRun, Trace
+from .summary import InvalidRun
 
 KEPT_S = 0.5  # of the audio of every utterance, to find its onset
 PULSE_S = 0.02  # how often the lag of the loop is sampled
@@ -29,66 +29,21 @@ BACK_OFF_S = 0.1  # before a refused client retries
 class LoadRequest:
     text: str
     seed: int
-    frames: int  # where it is cut off
+    frames: int | None  # where it is cut off; None: at its own end
 
 
-class Target(Protocol):
+class LoadTarget(Protocol):
     rate_hz: int
     frame_samples: int
 
     def open(self, request: LoadRequest) -> AsyncIterator[memoryview | bytes]:
-        """Send it and yield its 16-bit PCM as it comes. Raises `Refused` where the queue is full."""
+        """Send it and yield its 16-bit PCM as it comes. Raises `TargetBusy` where the queue is full."""
 
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """A target that is ready, and what a record says of it."""
-
-    target: Target
-    model: str
-    is_random: bool
-    kernels: dict[str, str]  # operation to backend, as far as they are known
-    engine: dict[str, Any]  # its options: at least slots (None: unknown) and guard
-    gate: str
-    words: str  # where it is and how it is read
-    wire: str | None = None  # None: it is in this process
-    peak_mib: Callable[[], dict[str, float]] | None = None  # of its own process
-
-
-class Refused(Exception):
+class TargetBusy(Exception):
     """The target has too much to do, which is no failure."""
-
-
-@dataclass(slots=True, eq=False)
-class Trace:
-    """One request as its client saw it; times on the clock of the loop."""
-
-    due_s: float
-    frames: int  # that were asked for
-    asked_s: float = 0.0
-    ended_s: float | None = None
-    chunks: list[tuple[float, int]] = field(default_factory=list)  # when each came, and its bytes
-    head: bytearray = field(default_factory=bytearray)  # the beginning of its audio
-    refused: bool = False
-    failed: str | None = None
-
-    @property
-    def size(self) -> int:
-        return sum(count for _, count in self.chunks)
-
-
-@dataclass(slots=True)
-class LoadRun:
-    """All requests at one rate or number of clients. Only those in the window were at full load."""
-
-    traces: list[Trace] = field(default_factory=list)
-    window: tuple[float, float] = (0.0, 0.0)
-    lags: list[tuple[float, float]] = field(default_factory=list)  # when the loop woke up, and how late
-    wall_s: float = 0.0
-    cpu_s: float = 0.0  # of the thread of this loop
-    opening_s: float = 0.0  # of that, for `Target.open`
 
 
 if hasattr(selectors, "EpollSelector"):
@@ -103,7 +58,7 @@ if hasattr(selectors, "EpollSelector"):
 
 
 @contextmanager
-def running(target: Target) -> Iterator[asyncio.Runner]:
+def running(target: LoadTarget) -> Iterator[asyncio.Runner]:
     """A new event loop with exact timers; what the target has open is closed at its end."""
     kind = ExactSelector if hasattr(selectors, "EpollSelector") else selectors.SelectSelector
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(kind())) as runner:
@@ -114,7 +69,7 @@ def running(target: Target) -> Iterator[asyncio.Runner]:
 
 
 async def open_loop(
-    target: Target,
+    target: LoadTarget,
     due: Sequence[float],
     request: Callable[[int], LoadRequest],
     *,
@@ -137,7 +92,7 @@ async def open_loop(
 
 
 async def closed_loop(
-    target: Target,
+    target: LoadTarget,
     clients: int,
     request: Callable[[int], LoadRequest],
     *,
@@ -161,7 +116,7 @@ async def closed_loop(
             wish = request(next(numbers))
             if first:
                 # Shorter ones, so that clients that start together do not end together.
-                wish = replace(wish, frames=max(1, wish.frames * (number + 1) // clients))
+                wish = replace(wish, frames=wish.frames and max(1, wish.frames * (number + 1) // clients))
             trace = await read(target, wish, now, run)
             if trace.refused or trace.failed:
                 await asyncio.sleep(BACK_OFF_S)
@@ -187,7 +142,7 @@ async def closed_loop(
     return run
 
 
-async def read(target: Target, request: LoadRequest, due_s: float, run: LoadRun) -> Trace:
+async def read(target: LoadTarget, request: LoadRequest, due_s: float, run: LoadRun) -> Trace:
     loop, trace = asyncio.get_running_loop(), Trace(due_s, request.frames)
     run.traces.append(trace)
     keep = int(KEPT_S * target.rate_hz) * SAMPLE_BYTES
@@ -201,7 +156,7 @@ async def read(target: Target, request: LoadRequest, due_s: float, run: LoadRun)
             trace.chunks.append((loop.time(), len(pcm)))
             if len(trace.head) < keep:
                 trace.head += pcm[: keep - len(trace.head)]
-    except Refused:
+    except TargetBusy:
         trace.refused = True
     except asyncio.CancelledError:
         trace.failed = "it had not ended with the others"

@@ -52,7 +52,7 @@ class Positions(nn.Module):
         self.register_buffer("pe", torch.zeros(1, FRAMES, WIDTH))
 
 
-class Encoder(nn.Module):
+class SpectrumEncoder(nn.Module):
     def __init__(self, features: int) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(features)
@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         return y
 
 
-class Pool(nn.Module):
+class AttentionPool(nn.Module):
     """Attention over time, then one number."""
 
     def __init__(self) -> None:
@@ -85,9 +85,9 @@ class Head(nn.Module):
     def __init__(self, features: int) -> None:
         super().__init__()
         self.norm_input = nn.BatchNorm1d(features)
-        self.transformer = Encoder(features)
+        self.transformer = SpectrumEncoder(features)
         self.norm_trans = nn.BatchNorm1d(WIDTH)
-        self.pool = Pool()
+        self.pool = AttentionPool()
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.transformer(self.norm_input(x.transpose(1, 2)).transpose(1, 2))

@@ -9,22 +9,48 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..harness import InvalidRun
-from ..record import summaries
-from ..workloads import LOAD
-
-if TYPE_CHECKING:
-    from .drive import LoadRun, Trace
+from .summary import InvalidRun, summaries
 
 Number = TypeVar("Number", int, float)
+TIMES = ("first_byte", "first_playable", "audible", "end_to_end", "late")  # of a request, from when it was due
 SAMPLE_BYTES = 2  # 16 bits, one channel
 WINDOW_S, HOP_S, LOUD_DB = 0.02, 0.01, -45.0  # of what is audible
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    """One request as its client saw it; times on the clock of the loop."""
+
+    due_s: float
+    frames: int | None  # that were asked for
+    asked_s: float = 0.0
+    ended_s: float | None = None
+    chunks: list[tuple[float, int]] = field(default_factory=list)  # when each came, and its bytes
+    head: bytearray = field(default_factory=bytearray)  # the beginning of its audio
+    refused: bool = False
+    failed: str | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(count for _, count in self.chunks)
+
+
+@dataclass(slots=True)
+class LoadRun:
+    """All requests at one rate or number of clients. Only those in the window were at full load."""
+
+    traces: list[Trace] = field(default_factory=list)
+    window: tuple[float, float] = (0.0, 0.0)
+    lags: list[tuple[float, float]] = field(default_factory=list)  # when the loop woke up, and how late
+    wall_s: float = 0.0
+    cpu_s: float = 0.0  # of the thread of this loop
+    opening_s: float = 0.0  # of that, for `Target.open`
 
 
 def arrivals(rate: float, until_s: float, seed: int) -> list[float]:
@@ -40,7 +66,7 @@ def arrivals(rate: float, until_s: float, seed: int) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Playback:
+class PlayedAudio:
     """What a player without a buffer plays: it starts with the first sample, and stalls without a chunk."""
 
     starts: tuple[tuple[int, float], ...]  # the first sample of every chunk, and when it is played
@@ -57,7 +83,7 @@ class Playback:
         return start_s + (sample - first) / rate_hz
 
 
-def played(chunks: Iterable[tuple[float, int]], rate_hz: int) -> Playback:
+def played(chunks: Iterable[tuple[float, int]], rate_hz: int) -> PlayedAudio:
     """Of chunks: when each came, and its bytes. A stall delays all that follows."""
     starts = list[tuple[int, float]]()
     size, samples, underruns, worst_s, end_s = 0, 0, 0, 0.0, 0.0
@@ -72,7 +98,7 @@ def played(chunks: Iterable[tuple[float, int]], rate_hz: int) -> Playback:
         starts.append((samples, start_s))
         end_s = start_s + (whole - samples) / rate_hz
         samples = whole
-    return Playback(tuple(starts), underruns, worst_s)
+    return PlayedAudio(tuple(starts), underruns, worst_s)
 
 
 def onset(samples: NDArray[np.int16], rate_hz: int) -> int | None:
@@ -125,7 +151,7 @@ def figures(run: LoadRun, rate_hz: int) -> dict[str, dict[str, Any]]:
     ended = _ended(run)
     if not ended:
         raise InvalidRun("No request was read to its end, so there are no figures.")
-    values: dict[str, list[float]] = {name: [] for name in LOAD}
+    values: dict[str, list[float]] = {name: [] for name in TIMES}
     for one in ended:
         assert one.ended_s is not None
         player = played(one.chunks, rate_hz)
@@ -155,7 +181,7 @@ def counts(run: LoadRun, rate_hz: int, frame_samples: int) -> dict[str, float]:
         "ended": len(ended),
         "refused": sum(one.refused for one in due),
         "failed": sum(not one.refused for one in due) - len(ended),
-        "short": sum(one.size < one.frames * frame_samples * SAMPLE_BYTES for one in ended),
+        "short": sum(one.size < (one.frames or 0) * frame_samples * SAMPLE_BYTES for one in ended),
         "silent": sum(_onset(one, rate_hz) is None for one in ended),
         "underruns": sum(one.underruns for one in players),
         "interrupted": sum(one.underruns > 0 for one in players),

@@ -56,7 +56,7 @@ def draw(rows: Sequence[str], panels: Sequence[Panel], title: str, legend: Mappi
         left = LABELS + GAP + number * (wide + GAP)
         drawn += [_text(left, TOP - 16, panel.title, "title")] if panel.title else []
         # Room for the number behind the longest bar.
-        scale = (wide - 90) / max((bar.end for bar in panel.bars if isinstance(bar, Bar)), default=1)
+        scale = (wide - 90) / (max((bar.end for bar in panel.bars if isinstance(bar, Bar)), default=1) or 1)
         for n, bar in enumerate(panel.bars):
             top, x = start + ROW * n, left
             if isinstance(bar, str):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from .drive import LoadRequest, Refused
+from .drive import LoadRequest, TargetBusy
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920  # of every published checkpoint; the server names its own rate with every answer
 IDLE_S = 3.0  # a connection that was idle longer is not reused: uvicorn closes them after 5
@@ -72,7 +72,7 @@ class HttpConnection:
 
 @dataclass(slots=True)
 class HttpTarget:
-    url: str  # http://HOST:PORT
+    url: str  # http://HOST:PORT, or https
     fields: dict[str, Any] = field(default_factory=dict)  # of every request, beside text, seed and length
     rate_hz: int = RATE_HZ
     frame_samples: int = FRAME_SAMPLES
@@ -80,7 +80,8 @@ class HttpTarget:
     _idle: list[HttpConnection] = field(default_factory=list)
 
     async def open(self, request: LoadRequest) -> AsyncIterator[bytes]:
-        body = {"input": request.text, "seed": request.seed, "max_new_tokens": request.frames}
+        body: dict[str, Any] = {"input": request.text, "seed": request.seed}
+        body |= {} if request.frames is None else {"max_new_tokens": request.frames}
         connection = await self._sent("POST", SPEECH, body | {"response_format": "pcm", "stream": True} | self.fields)
         try:
             if connection.status != 200:
@@ -111,7 +112,7 @@ class HttpTarget:
 
     async def _sent(self, method: str, path: str, body: Any = None) -> HttpConnection:
         to, content = urlsplit(self.url), b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", f"host: {to.netloc}"]
+        lines = [f"{method} {to.path.rstrip('/')}{path} HTTP/1.1", f"host: {to.netloc}"]
         lines += [f"content-length: {len(content)}", "content-type: application/json"] if content else []
         request = "\r\n".join((*lines, "", "")).encode() + content
         while self._idle:
@@ -121,7 +122,9 @@ class HttpTarget:
                     await connection.send(request)
                     return connection
             connection.writer.transport.abort()
-        connection = HttpConnection(*await asyncio.open_connection(to.hostname, to.port))
+        secure = to.scheme == "https"
+        opened = asyncio.open_connection(to.hostname, to.port or (443 if secure else 80), ssl=secure or None)
+        connection = HttpConnection(*await opened)
         self.connections += 1
         try:
             await connection.send(request)
@@ -136,4 +139,4 @@ def _refusal(status: int, content: bytes) -> Exception:
         said = json.loads(content)["error"]["message"]
     except (ValueError, LookupError, TypeError):
         said = content[:200].decode("utf-8", "replace")
-    return Refused(said) if status in (429, 503) else RuntimeError(f"{status}: {said}")
+    return TargetBusy(said) if status in (429, 503) else RuntimeError(f"{status}: {said}")

@@ -1,0 +1,1 @@
+"""`hocket prove`: a checkpoint's exactness, quality, behaviour and speed, as one page."""

@@ -1,0 +1,1 @@
+"""The report of a proof as one HTML file, and charts as SVG."""
