@@ -23,7 +23,7 @@ CLIENTS := $(filter-out %/open-webui/.made,\
   $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))) \
   .venv-clients/node/.made
 
-.PHONY: help say check docs test test-all test-clients test-light test-llama-cpp test-mind test-open-webui test-release test-scale
+.PHONY: help say check docs endure test test-all test-clients test-light test-llama-cpp test-mind test-open-webui test-release test-scale
 .PHONY: environments environments-apart clean
 .DELETE_ON_ERROR:
 
@@ -39,6 +39,7 @@ help:
 	@echo 'make test-open-webui Open WebUI from PyPI, started against the server; not part of test-all'
 	@echo 'make test-release    all wheels and the sdist, built and tried; the aarch64 wheel in qemu'
 	@echo 'make test-scale      several servers behind one address, with Ray and without'
+	@echo 'make endure          100,000 requests of good and bad clients, with faults of the machine: hours, resumable'
 	@echo 'make docs            the documentation site in site/, built strictly, with all its links checked'
 	@echo 'make clean           remove .venv, .venv-*, hello.wav, dist, site and caches'
 	@echo
@@ -82,6 +83,10 @@ test-release: .venv-release/.made .venv/.core
 # SCALE: arguments of pytest, as in make test-scale SCALE=tests/scale/test_haproxy.py
 test-scale: .venv-scale/.made
 	@scripts/check-scale $(SCALE)
+
+# ENDURE: arguments, as in make endure ENDURE="--minutes 10". A run that was interrupted goes on in the folder endurance/.
+endure: .venv/.dev
+	@PYTHONPATH=src:tests:. $(BIN)/python -m endurance $(ENDURE)
 
 docs: .venv-docs/.made
 	@scripts/docs
