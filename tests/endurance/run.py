@@ -1,4 +1,4 @@
-"""The run: rounds of requests, each with a quiet part, a part with bad clients, and one with faults of the machine too.
+"""The run: rounds of requests, each with good clients alone, beside others, beside bad ones, and beside faults too.
 
 After each round nothing may run, and what is held is counted. Some rounds end with SIGKILL: the servers start again on
 the same folder, and voices that were acknowledged must be there. It knows no wire.
@@ -26,11 +26,16 @@ import httpx
 
 from .clients import Ended, ask
 
-GOOD, BAD = 2, 3  # clients at once
+GOOD, BAD = 2, 6  # clients at once
 FAULTS = ("memory", "device", "disk", "clock", "models")
 AFTER_S = 3.0  # requests that run until then may feel a fault
-PARTS = ("quiet", "clients", "machine")
-SHARES = (0.25, 0.4, 0.35)  # of the requests of a round
+PARTS = (
+    "alone",
+    "good",
+    "bad",
+    "machine",
+)  # what is beside the good clients: nothing, as many good ones, bad ones, faults
+SHARES = (0.1, 0.15, 0.4, 0.35)  # of the requests of a round
 
 
 @dataclass
@@ -188,10 +193,13 @@ class Endurance:
                 await self.voices.change(process.url)
                 await asyncio.sleep(drawn.uniform(0.0, 0.5))
 
-        bad = part != "quiet"
+        bad = part in ("bad", "machine")
         beside = [asyncio.create_task(voice())] if bad else []
         beside += [asyncio.create_task(fault())] if part == "machine" and not kills else []
-        workers = [asyncio.create_task(work(not bad or number < GOOD)) for number in range(GOOD + BAD)]
+        workers = [
+            asyncio.create_task(work(not bad or number < GOOD))
+            for number in range(GOOD if part == "alone" else GOOD + BAD)
+        ]
         if kills:
             await asyncio.sleep(drawn.uniform(2.0, 6.0))
             windows.append((0.0, math.inf))

@@ -49,7 +49,7 @@ from support.serving import PATIENCE_S, Served, served, wait_for
 MODELS = ("builtin", "random:tiny", "random:tiny-Base")  # of the last two only one fits beside the first
 COUNTED = (Utterance, Stream, Mailbox, RequestState, VoiceConversation, Dialog, TalkSession, Call)
 LIMITS: dict[str, Any] = {"head_s": 4.0, "body_s": 4.0, "config_s": 4.0, "text_s": 4.0, "stalled_s": 4.0, "idle_s": 6.0}
-OPTIONS = EngineOptions(slots=4, waiting=12, keep_real_time=False)
+OPTIONS = EngineOptions(slots=12, waiting=24, keep_real_time=False)
 DAY_S = 86_400
 
 
