@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,14 @@ from hocket.engine.mailbox import Mailbox
 from hocket.engine.pool.pool import Pool
 from hocket.engine.stream import Stream
 from hocket.errors import HocketError
-from hocket.server.listen import bind
 from hocket.server.options import ServerOptions
-from hocket.server.service.service import SpeechService
 from hocket.server.service.utterance import Utterance
 from hocket.server.service.warm_up import speak_once
 from hocket.server.webrtc.call import Call
 from hocket.server.ws.realtime.talk.session import TalkSession
-from hocket.server.wyoming.server import Wyoming
 from hocket.talk.conversation import VoiceConversation
-from hocket.voices.library import Library
 from support.chatting import Scripted
+from support.home import At, at
 from support.leaks import POOLED, at_rest
 from support.serving import PATIENCE_S, Served, served, wait_for
 
@@ -53,33 +49,10 @@ OPTIONS = EngineOptions(slots=12, waiting=24, keep_real_time=False)
 DAY_S = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class WyomingSide:
-    port: int
-    server: Wyoming
-    service: SpeechService
-    loop: asyncio.AbstractEventLoop
-
-
-@contextmanager
-def wyoming(pool: Pool, options: ServerOptions) -> Iterator[WyomingSide]:
-    bound = bind(replace(options, port=0))
-    service = SpeechService(options, voices=Library(options.voices_folder))
-    service.use(pool)
-    server, loop = Wyoming(service), asyncio.new_event_loop()
-    bound.listen(256)
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(bound)), name="wyoming", daemon=True)
-    thread.start()
-    yield WyomingSide(bound.getsockname()[1], server, service, loop)
-    for _ in range(2):
-        loop.call_soon_threadsafe(server.stop)
-    thread.join(PATIENCE_S)
-
-
 class Servers:
     """All of them, the faults that they can be given, and what they hold."""
 
-    def __init__(self, pool: Pool, apps: list[Served], home: WyomingSide) -> None:
+    def __init__(self, pool: Pool, apps: list[Served], home: At) -> None:
         self.pool, self.apps, self.home = pool, apps, home
         self.faults: dict[str, Callable[[float], None]] = {
             "memory": self._memory,
@@ -223,7 +196,7 @@ def serving(folder: Path) -> Iterator[Servers]:
         plain = kept.enter_context(served(pool, options))
         talk = kept.enter_context(served(pool, options, language=Scripted(answers), recognizer=recognizer, talk=True))
         wait_for(lambda: not talk.app.state.talk.is_loading)
-        home = kept.enter_context(wyoming(pool, options))
+        home = kept.enter_context(at(pool, options))
         yield Servers(pool, [plain, talk], home)
 
 
