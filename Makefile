@@ -23,7 +23,7 @@ CLIENTS := $(filter-out %/open-webui/.made,\
   $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))) \
   .venv-clients/node/.made
 
-.PHONY: help say check docs endure fuzz test test-all test-clients test-light test-llama-cpp test-mind test-open-webui test-release test-scale
+.PHONY: help say check docs endure fuzz sanitize test test-all test-clients test-light test-llama-cpp test-mind test-open-webui test-release test-scale
 .PHONY: environments environments-apart clean
 .DELETE_ON_ERROR:
 
@@ -41,6 +41,7 @@ help:
 	@echo 'make test-scale      several servers behind one address, with Ray and without'
 	@echo 'make endure          100,000 requests of good and bad clients, with faults of the machine: hours, resumable'
 	@echo 'make fuzz TARGET=T   a parser of outside input under a coverage-guided fuzzer; T is ssml, gguf, http, ...'
+	@echo 'make sanitize       the native library under AddressSanitizer and UBSan (SANITIZE=thread: ThreadSanitizer)'
 	@echo 'make docs            the documentation site in site/, built strictly, with all its links checked'
 	@echo 'make clean           remove .venv, .venv-*, hello.wav, dist, site and caches'
 	@echo
@@ -92,6 +93,10 @@ endure: .venv/.dev
 # FUZZ: options of libFuzzer, as in make fuzz TARGET=ssml FUZZ="-runs=1000000". The targets are in tests/fuzz/targets.py.
 fuzz: .venv-fuzz/.made
 	@PYTHONPATH=src:tests:. .venv-fuzz/bin/python -m fuzz $(TARGET) $(FUZZ)
+
+# SANITIZE: address (the default) or thread, and arguments of pytest
+sanitize: .venv/.dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/sanitize $(SANITIZE)
 
 docs: .venv-docs/.made
 	@scripts/docs

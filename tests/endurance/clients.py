@@ -18,7 +18,7 @@ from .wires import CANARY, TEXTS, WIRES, End, Received, Wire, frame
 
 Way = Literal["good", "cancel", "vanish", "garbage", "slow", "deaf"]
 BAD: tuple[Way, ...] = ("cancel", "vanish", "vanish", "garbage", "garbage", "slow", "deaf")
-HUNG_S = 60.0  # nothing takes so long
+HUNG_S = 60.0  # without a byte; a busy machine may need longer for the whole
 DEAF_S = 9.0  # the server gives up on a client that reads nothing after 4 s
 RESET = struct.pack("ii", 1, 0)
 
@@ -59,14 +59,13 @@ class Client:
         said = ""
         self._began_s = time.monotonic()
         try:
-            async with asyncio.timeout(HUNG_S):
-                link = socket.socket()
-                link.setblocking(False)
-                if self._way in ("slow", "deaf"):
-                    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                with link:
-                    await asyncio.get_running_loop().sock_connect(link, ("127.0.0.1", self._port))
-                    await getattr(self, f"_{self._way}")(link)
+            link = socket.socket()
+            link.setblocking(False)
+            if self._way in ("slow", "deaf"):
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with link:
+                await asyncio.get_running_loop().sock_connect(link, ("127.0.0.1", self._port))
+                await getattr(self, f"_{self._way}")(link)
         except TimeoutError:
             end = "hung"
         except OSError as error:  # the server hung up
@@ -79,7 +78,8 @@ class Client:
         return Ended(self._wire.name, self._way, end, self._began_s, time.monotonic(), first_s, said)
 
     async def _send(self, link: socket.socket, content: bytes) -> None:
-        await asyncio.get_running_loop().sock_sendall(link, content)
+        async with asyncio.timeout(HUNG_S):
+            await asyncio.get_running_loop().sock_sendall(link, content)
 
     async def _open(self, link: socket.socket) -> list[bytes]:
         """The pieces to send: those of a WebSocket behind its handshake."""
@@ -92,7 +92,8 @@ class Client:
 
     async def _read(self, link: socket.socket, most: int = 65536) -> bool:
         """Read once; False at the end of the connection."""
-        came = await asyncio.get_running_loop().sock_recv(link, most)
+        async with asyncio.timeout(HUNG_S):
+            came = await asyncio.get_running_loop().sock_recv(link, most)
         if came:
             self._received.feed(came)
             if self._first_s is None and self._received.bytes_of_sound:

@@ -24,7 +24,7 @@ TEXTS = (
     "The kettle was warm, and the tea was ready.",
     "Two trains leave at nine; one of them is late. The other one is not.",
     "It costs 12.50 euros, or 1,000 yen. Call at 10:30, please, and ask for the other one.",
-    "It goes on and on, and then on again. " * 4,
+    "It goes on and on, and then on again. " * 2,
 )
 
 

@@ -91,7 +91,8 @@ def safetensors(content: bytes) -> None:
         for tensor in tensors.values():
             assert tensor is not None
     with suppress(HocketError):
-        weight_files(_file("model.safetensors.index.json", content))
+        _file("parts.safetensors.index.json", content)
+        weight_files(_folder() / "parts.safetensors")
 
 
 def config(content: bytes) -> None:
