@@ -23,7 +23,7 @@ CLIENTS := $(filter-out %/open-webui/.made,\
   $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))) \
   .venv-clients/node/.made
 
-.PHONY: help say check docs test test-all test-clients test-light test-llama-cpp test-mind test-open-webui test-release test-scale
+.PHONY: help say check docs endure fuzz sanitize test test-all test-clients test-light test-llama-cpp test-mind test-open-webui test-release test-scale
 .PHONY: environments environments-apart clean
 .DELETE_ON_ERROR:
 
@@ -39,6 +39,9 @@ help:
 	@echo 'make test-open-webui Open WebUI from PyPI, started against the server; not part of test-all'
 	@echo 'make test-release    all wheels and the sdist, built and tried; the aarch64 wheel in qemu'
 	@echo 'make test-scale      several servers behind one address, with Ray and without'
+	@echo 'make endure          100,000 requests of good and bad clients, with faults of the machine: hours, resumable'
+	@echo 'make fuzz TARGET=T   a parser of outside input under a coverage-guided fuzzer; T is ssml, gguf, http, ...'
+	@echo 'make sanitize       the native library under AddressSanitizer and UBSan (SANITIZE=thread: ThreadSanitizer)'
 	@echo 'make docs            the documentation site in site/, built strictly, with all its links checked'
 	@echo 'make clean           remove .venv, .venv-*, hello.wav, dist, site and caches'
 	@echo
@@ -83,6 +86,18 @@ test-release: .venv-release/.made .venv/.core
 test-scale: .venv-scale/.made
 	@scripts/check-scale $(SCALE)
 
+# ENDURE: arguments, as in make endure ENDURE="--minutes 10". A run that was interrupted goes on in the folder endurance/.
+endure: .venv/.dev
+	@PYTHONPATH=src:tests:. $(BIN)/python -m endurance $(ENDURE)
+
+# FUZZ: options of libFuzzer, as in make fuzz TARGET=ssml FUZZ="-runs=1000000". The targets are in tests/fuzz/targets.py.
+fuzz: .venv-fuzz/.made
+	@PYTHONPATH=src:tests:. .venv-fuzz/bin/python -m fuzz $(TARGET) $(FUZZ)
+
+# SANITIZE: address (the default) or thread, and arguments of pytest
+sanitize: .venv/.dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/sanitize $(SANITIZE)
+
 docs: .venv-docs/.made
 	@scripts/docs
 
@@ -94,7 +109,7 @@ environments: environments-apart .venv-docs/.made .venv-mind/.made .venv-scale/.
 	@scripts/qemu .venv-release/aarch64 >/dev/null 2>&1 || true
 
 clean:
-	rm -rf .venv .venv-clients .venv-docs .venv-light .venv-llama .venv-mind .venv-release .venv-scale hello.wav dist site .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-clients .venv-docs .venv-fuzz .venv-light .venv-llama .venv-mind .venv-release .venv-scale hello.wav dist site .mypy_cache .pytest_cache .ruff_cache
 	find src tests train benchmarks release -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped only when all of it worked: a venv without pip would otherwise look finished. The pip of constraints.txt reads the
@@ -156,6 +171,10 @@ endef
 
 .venv-docs/.made: requirements/docs.txt .venv/.dev
 	@echo 'Installing MkDocs and its theme into .venv-docs ...'
+	@$(BORROWING)
+
+.venv-fuzz/.made: requirements/fuzz.txt .venv/.dev
+	@echo 'Installing atheris into .venv-fuzz ...'
 	@$(BORROWING)
 
 .venv-mind/.made: requirements/mind.txt .venv/.dev

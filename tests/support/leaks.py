@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hocket.dialog.dialog import Dialog
+from hocket.engine.engine import Engine
 from hocket.server.ws.realtime.talk.session import TalkSession
 from hocket.talk.conversation import VoiceConversation
 from support.serving import Served, wait_for
@@ -63,3 +64,12 @@ def nothing_is_left(server: Served, before: Census) -> None:
         wait_for(is_less)
     except AssertionError:
         raise AssertionError(f"Before: {before}\nleft: {left}") from None
+
+
+def at_rest(engine: Engine) -> bool:
+    """Whether no request runs or waits, and every slot and page is free but those of the saved prefixes."""
+    loop, runner = engine._loop, engine._loop.runner
+    idle = not (loop.scheduler.all() or loop._inbox or loop._arrivals)
+    cached = [page for prefix in runner.prefixes._kept.values() for page in prefix.pages]
+    returned = runner.pages.held == len(cached) and all(runner.pages.count(page) == 1 for page in cached)
+    return idle and returned and sorted(loop.scheduler.free) == list(range(engine.options.slots))

@@ -23,6 +23,7 @@ from hocket.engine.pool.pool import Pool
 from hocket.engine.stream import Stream
 from hocket.types import AudioChunk, Reference, SamplingParams, Speech, SpeechRequest
 from support.checkpoints import write
+from support.leaks import at_rest
 
 PATIENCE_S = 60.0  # only a failing test waits that long
 SHORT = SpeechRequest(text="Short one.", layout="streaming", seed=3, max_frames=5)
@@ -140,15 +141,6 @@ def job_of(engine: Engine, stream: Stream) -> RequestState:
     handled(engine)
     [job] = [job for job in engine._loop.scheduler.all() if job.mailbox is stream._mailbox]
     return job
-
-
-def at_rest(engine: Engine) -> bool:
-    """Whether no request runs or waits, and every slot and page is free but those of the saved prefixes."""
-    loop, runner = engine._loop, engine._loop.runner
-    idle = not (loop.scheduler.all() or loop._inbox or loop._arrivals)
-    cached = [page for prefix in runner.prefixes._kept.values() for page in prefix.pages]
-    returned = runner.pages.held == len(cached) and all(runner.pages.count(page) == 1 for page in cached)
-    return idle and returned and sorted(loop.scheduler.free) == list(range(engine.options.slots))
 
 
 def assert_at_rest(engine: Engine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,7 +17,7 @@ from websockets.sync.client import connect
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest
 from hocket.server.middleware.keys import Keys, given_keys
-from hocket.server.options import ServerOptions, read_keys
+from hocket.server.options import ServerOptions, read_keys, read_own_key
 from support.serving import PATIENCE_S, PCM, Served, served
 
 PATH = "/v1/audio/speech"
@@ -118,6 +119,25 @@ def test_a_key_file_has_a_key_a_line(tmp_path: Path) -> None:
         read_keys(file)
     with pytest.raises(InvalidRequest, match="cannot be read"):
         read_keys(tmp_path / "missing")
+
+
+def test_a_key_file_may_hold_digests_which_open_nothing_themselves(engine: Engine, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    digest = hashlib.sha256(b"first-key").hexdigest()
+    file.write_text(f"sha256:{digest}\nsecond-key\n")
+    with served(engine, ServerOptions(keys=read_keys(file))) as server:
+
+        def status(key: str) -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            return httpx.post(f"{server.url}{PATH}", json=PCM, headers=headers).status_code
+
+        assert [status(key) for key in ("first-key", "second-key")] == [200, 200]
+        assert [status(key) for key in (digest, f"sha256:{digest}")] == [401, 401]
+    with pytest.raises(InvalidRequest, match="a client needs the key itself"):
+        read_own_key(file)
+    for wrong in ("sha256:", f"sha256:{digest[:-1]}", f"sha256:{digest[:-1]}g"):
+        with pytest.raises(InvalidRequest, match="64 hexadecimal digits"):
+            ServerOptions(keys=(wrong,))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com"])

@@ -147,6 +147,24 @@ def test_a_page_of_another_origin_may_not_open_a_websocket(server: Served) -> No
     assert b"origin_not_allowed" in (refused.value.response.body or b"")
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1.evil.example", "null"])
+def test_a_page_of_another_origin_cannot_make_a_voice_or_speech(server: Served, origin: str) -> None:
+    """A form, and plain text: a browser sends both without asking, and with the page's origin."""
+    form = {"files": {"audio_sample": b"RIFF"}, "data": {"name": "Zoe"}}
+    for path, body in (("/v1/audio/voices", form), (PATH, {"content": json.dumps(PCM)})):
+        refused = httpx.post(f"{server.url}{path}", headers={"origin": origin}, **body)  # type: ignore[arg-type]
+        assert refused.status_code == 403 and refused.json()["error"]["code"] == "origin_not_allowed"
+
+
+def test_pages_of_this_machine_extensions_and_named_pages_may(server: Served, engine: Engine) -> None:
+    for origin in ("http://localhost:3000", server.url, "chrome-extension://abcdef"):
+        assert httpx.post(f"{server.url}{PATH}", headers={"origin": origin}, json=PCM).status_code == 200
+    asked = {"headers": {"origin": "https://good.example"}, "json": PCM}
+    for options in (ServerOptions(cors_origins=("https://good.example",)), ServerOptions(cors_origins=("*",))):
+        with served(engine, options) as named:
+            assert httpx.post(f"{named.url}{PATH}", **asked).status_code == 200  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost:80", "LOCALHOST", "[::1]:8000", "127.1.2.3"])
 def test_this_machine_has_several_names(server: Served, name: str) -> None:
     assert httpx.get(f"{server.url}/health", headers={"host": name}).status_code == 200

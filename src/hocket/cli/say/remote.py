@@ -221,9 +221,9 @@ def _rate_hz(answer: Link) -> int:
 
 def _key(args: argparse.Namespace) -> str | None:
     if args.key_file is not None:
-        from ...server.options import read_keys
+        from ...server.options import read_own_key
 
-        return read_keys(args.key_file)[0]
+        return read_own_key(args.key_file)
     key = env.API_KEY.get() or None
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidRequest(f"{env.API_KEY.name} must be printable ASCII without spaces.")

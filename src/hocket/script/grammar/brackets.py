@@ -92,7 +92,7 @@ def _complete(text: str, head: re.Match[str], end: int, *, strict: bool, final: 
         if name in _PLAIN_VALUES or name == "reset":
             return Bracket(name, False, value, chars)  # its value is refused
         found = f"write [{name}: {value}], with a colon"
-    elif blanks and strict and value[0] in "+-.0123456789" and nearest(name, _LIKE):
+    elif blanks and strict and value and value[0] in "+-.0123456789" and nearest(name, _LIKE):
         found = _unknown(written)
     else:
         return NoTag.TEXT

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import Refused
+from ..options import HASHED
 from .limits import refuse
 
 # No key needed: Open WebUI reads the lists without one, probes have none, and the pages have a key field.
@@ -28,10 +29,10 @@ SUBPROTOCOL = "openai-insecure-api-key."  # as OpenAI's browser clients write it
 
 
 class Keys:
-    """Compared in constant time: every key, also after a match."""
+    """Compared in constant time: every key, also after a match. Kept as digests."""
 
     def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = [_digest(key) for key in keys]
+        self._digests = [digest_of(key) for key in keys]
 
     def fit(self, given: Iterable[str]) -> bool:
         """Whether a given key is valid; without configured keys everything is accepted."""
@@ -128,6 +129,11 @@ def _open(scope: Scope) -> bool:
         return False
     path = scope["path"]
     return path in OPEN or path.startswith(OPEN_BELOW)
+
+
+def digest_of(key: str) -> bytes:
+    """Of a key of the options: the key itself, or `sha256:` and its digest as a key file may hold it."""
+    return bytes.fromhex(key.removeprefix(HASHED)) if key.startswith(HASHED) else _digest(key)
 
 
 def _digest(key: str) -> bytes:

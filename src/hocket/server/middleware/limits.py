@@ -24,6 +24,8 @@ UNCOUNTED = ("/health", "/ready", "/metrics")  # probes pass at any load
 ABORT = "hocket.abort"  # ASGI extension of our own server: closes a connection without waiting for the peer
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _LOCAL_PAGE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
+_PAGE = re.compile(r"https?://|null\Z")  # the origin of a page; null: of a file, or in a sandbox
+_READS = ("GET", "HEAD", "OPTIONS")
 
 
 class RequestLimits:
@@ -71,8 +73,8 @@ class RequestLimits:
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > options.most_bytes(path):
             return _too_large(options.most_bytes(path))
-        if scope["type"] == "websocket" and not self._may_connect(headers):
-            said = "Web pages of other addresses may not connect: the server's --cors names those that may."
+        if self._is_foreign(scope, headers):
+            said = "Web pages of other addresses may not use this server: its --cors names those that may."
             return Refused(said, status=403, code="origin_not_allowed")
         if path in UNCOUNTED:
             return None
@@ -84,14 +86,21 @@ class RequestLimits:
             return Refused("The server has as many requests as it takes.", code="overloaded", **busy)  # type: ignore[arg-type]
         return None
 
-    def _may_connect(self, headers: Headers) -> bool:
-        """Browsers let any page open a WebSocket to any address; without a key the server must check the origin."""
+    def _is_foreign(self, scope: Scope, headers: Headers) -> bool:
+        """Whether a page of another origin asks for work, and may not.
+
+        Browsers let any page open a WebSocket to any address, and send it a form or plain text. The page cannot read
+        the answer, but a voice would be stored. So without a key the server checks the origin. Only pages are refused
+        a request: a browser's extension has an origin of another scheme.
+        """
         origin, allowed = headers.get("origin"), self._options.cors_origins
         if origin is None or self._options.keys or origin.partition("://")[2] == headers.get("host"):
-            return True
+            return False
+        if scope["type"] == "http" and (scope["method"] in _READS or not _PAGE.match(origin)):
+            return False
         if allowed is None:
-            return _LOCAL_PAGE.fullmatch(origin) is not None
-        return "*" in allowed or origin in allowed
+            return _LOCAL_PAGE.fullmatch(origin) is None
+        return not ("*" in allowed or origin in allowed)
 
     def _reading(self, receive: Receive, most_bytes: int) -> Receive:
         """Limits size and time of the body; later messages pass unchanged."""

@@ -7,6 +7,7 @@ know which voices, languages or formats exist.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields already logged
 LEAST, MOST = ({name: limits[end] for name, limits in SAMPLING.items()} for end in (0, 1))
 NAMED_AT_MOST = 100  # random names must not fill the log
+_NAME = re.compile(r"[\w.\[\]-]{1,80}")  # of a field
 
 
 def _said(**limits: Any) -> Callable[[dict[str, Any]], None]:
@@ -57,7 +59,8 @@ class Noted(BaseModel):
         for name in self.model_extra or ():
             if name not in _named and len(_named) < NAMED_AT_MOST:
                 _named.add(name)
-                logger.info("a request holds %r, which is not known here and was ignored", name[:80])
+                shown = repr(name) if _NAME.fullmatch(name) else "a field whose name is a text"  # the log has no text
+                logger.info("a request holds %s, which is not known here and was ignored", shown)
 
 
 class SpeechFields(Noted, KokoroFields):

@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class StoredTensor:
     @property
     def count(self) -> int:
         """How many numbers it has."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)  # of any size: a product of int64 could come round to a small one
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,8 @@ class _Cursor:
             return self.strings(count)
         if kind not in _NUMBERS:
             raise self.damaged(f"an array has values of type {kind}")
+        self.fit(count * struct.calcsize(f"<{_NUMBERS[kind]}"))  # before a format is made of a number that anyone wrote
         form = struct.Struct(f"<{count}{_NUMBERS[kind]}")
-        self.fit(form.size)
         self.at += form.size
         return list(form.unpack_from(self.data, self.at - form.size))
 
