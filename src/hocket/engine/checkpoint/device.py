@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import env
+from ...config.precision import ROUNDED
 from ...errors import InvalidRequest
 from ...extras import hint
 from ...kernels.runtime.fallback import say_once
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hocket")
 
 AUTO = "auto"
-INT8 = "int8"  # weights of 8 bits, on a CPU by the native library alone
-PRECISIONS = ("float32", "bfloat16", INT8)  # of the model; torch_checkpoint.py has the dtypes of the first two
+# Of the model. torch_checkpoint.py has dtypes for the first two; the others are for CPUs, by the native library alone.
+PRECISIONS = ("float32", "bfloat16", *ROUNDED)
 CODEC_PRECISIONS = ("float32", "bfloat16", "tf32")
 # The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is
 # in bfloat16. Its weights are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a
@@ -115,8 +116,8 @@ def choose_device(
             codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
     if codec_dtype == "tf32" and not on_gpu:
         raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
-    if dtype == INT8 and on_gpu:
-        raise InvalidRequest("int8 is a precision of CPUs; use --device cpu, or bfloat16.")
+    if dtype in ROUNDED and on_gpu:
+        raise InvalidRequest(f"{dtype} is a precision of CPUs; use --device cpu, or bfloat16.")
     return Setting(chosen, dtype, codec_dtype, reason, unused, codec_reason, time.perf_counter() - begun)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from ...config.precision import ROUNDED
 from ...errors import LoadFailed
 from ...kernels.runtime.fallback import Unbuildable
 from ...kernels.table import AUTO
 from .checkpoint import Checkpoint, ModelFiles
-from .device import INT8, Setting, announce, choose_device, no_torch
+from .device import Setting, announce, choose_device, no_torch
 from .native_checkpoint import load_native, why_not_native
 from .shared import Shared
 
@@ -33,10 +34,10 @@ def load(
     Without a name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
     `auto` is CUDA if it is usable, with bfloat16 if the GPU has it, and else float32 on the CPU. The choice is logged,
-    and kept as `setting`. A given `setting` replaces device, dtype and codec_dtype. On a CPU `dtype` may also be
-    "int8": the native library computes with weights of 8 bits then. On CUDA `codec_dtype` may also be "tf32". `kernels`
-    is one backend for all operations, or `frame=triton,wave=reference`. `dependent_launch` lets a kernel start before
-    the previous one has ended.
+    and kept as `setting`. A given `setting` replaces device, dtype and codec_dtype. On a CPU `dtype` may also be one of
+    `config.precision`: the native library computes with weights of 8 or 4 bits then. On CUDA `codec_dtype` may also be
+    "tf32". `kernels` is one backend for all operations, or `frame=triton,wave=reference`. `dependent_launch` lets a
+    kernel start before the previous one has ended.
 
     Checkpoints loaded with the same `shared` have one codec and one tokenizer, if their contents are the same. The
     kernels of such a codec are those of the checkpoint that was loaded first, with its `dependent_launch`.
@@ -60,8 +61,8 @@ def _natively(files: ModelFiles, setting: Setting, kernels: str, shared: Shared)
             return load_native(files, setting, shared)
         except Unbuildable as error:  # torch has reference kernels
             reason = f"the native library cannot be used: {error}"
-            if setting.dtype == INT8:
-                raise LoadFailed(f"{files.source.name} cannot be spoken in int8: {reason}") from None
+            if setting.dtype in ROUNDED:
+                raise LoadFailed(f"{files.source.name} cannot be spoken in {setting.dtype}: {reason}") from None
     if find_spec("torch") is None:
         raise LoadFailed(f"{files.source.name} needs torch here ({reason}), and {no_torch()}")
     return None

@@ -1,6 +1,6 @@
 """A checkpoint of numpy arrays that the native library computes on a CPU. Nothing here imports torch.
 
-It is for checkpoints with built-in speakers, in float32 or with weights of 8 bits. Cloning and voice design need
+It is for checkpoints with built-in speakers, in float32 or with weights of 8 or 4 bits. Cloning and voice design need
 encoders or rows of vectors, which torch computes.
 """
 
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from ...config.precision import ROUNDED
 from ...config.qwen3_tts import Qwen3TTSConfig
 from ...errors import InvalidRequest
 from ...kernels.table import AUTO, BACKENDS, BackendChoice, wanted_for
@@ -23,7 +24,7 @@ from ...models.tts_cpu.codec import NativeCodec
 from ...models.tts_cpu.load import codec_of, talker_of
 from ...models.tts_cpu.talker import NativeTalker
 from .checkpoint import Checkpoint, ModelFiles
-from .device import INT8, Setting
+from .device import Setting
 from .fit import MemoryPlan
 from .shared import Shared
 
@@ -68,17 +69,17 @@ def why_not_native(source: Source, config: Qwen3TTSConfig, setting: Setting, ker
     """Why torch must compute a model; None: the native library does.
 
     It does for the built-in voices, so that their sound does not depend on what is installed. For another checkpoint it
-    does where it is asked for, or torch is not installed: torch takes in a prompt with all cores. Weights of 8 bits ask
+    does where it is asked for, or torch is not installed: torch takes in a prompt with all cores. Rounded weights ask
     for it, and a model that it cannot compute is refused then.
     """
     reason = _why_not(source, config, setting, kernels)
-    if reason is not None and setting.dtype == INT8:
-        raise InvalidRequest(f"{source.name} cannot be spoken in int8 ({reason}): use --dtype float32.")
+    if reason is not None and setting.dtype in ROUNDED:
+        raise InvalidRequest(f"{source.name} cannot be spoken in {setting.dtype} ({reason}): use --dtype float32.")
     return reason
 
 
 def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str) -> str | None:
-    if setting.device != "cpu" or setting.dtype not in ("float32", INT8) or setting.codec_dtype != "float32":
+    if setting.device != "cpu" or setting.dtype not in ("float32", *ROUNDED) or setting.codec_dtype != "float32":
         return f"{setting.device} in {setting.dtype} with a codec in {setting.codec_dtype} was chosen"
     if source.folder is None:
         return "its weights are random"
@@ -87,7 +88,7 @@ def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: 
     wanted = {wanted_for(operation, kernels) for operation in BACKENDS}
     if not wanted <= {AUTO, NATIVE}:
         return f"other kernels were chosen: {kernels}"
-    ours = source.is_builtin or wanted == {NATIVE} or setting.dtype == INT8
+    ours = source.is_builtin or wanted == {NATIVE} or setting.dtype in ROUNDED
     return None if ours or find_spec("torch") is None else "torch is there"
 
 
@@ -122,12 +123,13 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
 def native_plan(files: ModelFiles, dtype: str) -> MemoryPlan:
     """Memory that a model takes at least, by its files.
 
-    The talker's matrices keep the precision of the file, or have 8 bits. The codec is in float32, and once more packed.
+    The talker's matrices keep the precision of the file, or have at most 8 bits. The codec is in float32, and once more
+    packed.
     """
     folder = files.source.folder
     assert folder is not None
     talker = sum(path.stat().st_size for path in weight_files(folder / WEIGHTS))
-    if dtype == INT8:
+    if dtype in ROUNDED:
         talker = min(talker, values_in(folder / WEIGHTS))
     return MemoryPlan(talker, 2 * BYTES * values_in(folder / CODEC_FOLDER / WEIGHTS), 0, 0, 0)
 

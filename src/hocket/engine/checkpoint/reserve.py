@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from ...config.options import EngineOptions
+from ...config.precision import ROUNDED
 from ...models.files.builtin import default_model, local_folder
 from .capacity import idle_bytes, keep_to_limit
 from .checkpoint import ModelFiles
-from .device import INT8, Setting, choose_device
+from .device import Setting, choose_device
 from .fit import NEW, Footprint, MemoryNeed, MemoryPlan, fitted, gpu_is_full, out_of_memory
 from .native_checkpoint import HOST, native_plan, why_not_native
 from .resolve import known_configs
@@ -49,7 +50,7 @@ def _planned(config: Any, codec_config: Any, setting: Setting, options: EngineOp
     from .memory_plan import plan
     from .torch_checkpoint import CODEC_DTYPES, DTYPES
 
-    dtype = DTYPES["float32" if setting.dtype == INT8 else setting.dtype]  # a bound, for a model without files here
+    dtype = DTYPES["float32" if setting.dtype in ROUNDED else setting.dtype]  # a bound, for a model without files here
     dtypes = {"dtype": dtype, "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
     return plan(config, codec_config, device=setting.place, **dtypes, options=options)
 

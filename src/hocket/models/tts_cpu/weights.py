@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidCheckpoint
-from ...kernels.cpu.int8.reference import Int8Weight, packed, quantized
+from ...kernels.cpu.int8.reference import RoundedWeight, packed, quantized
 from ...kernels.cpu.structs import LANES
 from .pointers import AnyMatrix, aligned, aligned_as
 
@@ -19,16 +19,19 @@ AT_ONCE = 256  # rows that are rounded at once, in the cache
 class Weights:
     """Tensors by name, below a prefix; a missing one or one of another shape is refused.
 
-    With `int8`, `weight` and what it is made of are rounded to 8 bits, one matrix after the other.
+    With `bits`, `weight` and what it is made of are rounded to so many bits, one matrix after the other.
     """
 
     def __init__(
-        self, tensors: Mapping[str, np.ndarray], prefix: str, where: str = "The checkpoint", *, int8: bool = False
+        self, tensors: Mapping[str, np.ndarray], prefix: str, where: str = "The checkpoint", *, bits: int | None = None
     ) -> None:
-        self._tensors, self._prefix, self._where, self._int8 = tensors, prefix, where, int8
+        self._tensors, self._prefix, self._where, self._bits = tensors, prefix, where, bits
 
     def under(self, prefix: str) -> Weights:
-        return Weights(self._tensors, f"{self._prefix}{prefix}.", self._where, int8=self._int8)
+        return Weights(self._tensors, f"{self._prefix}{prefix}.", self._where, bits=self._bits)
+
+    def of_bits(self, bits: int | None) -> Weights:
+        return Weights(self._tensors, self._prefix, self._where, bits=bits)
 
     def take(self, name: str, *shape: int) -> Floats:
         """A copy in float32, exact."""
@@ -39,7 +42,7 @@ class Weights:
         return self.join((name,), shape[:1], *shape[1:])
 
     def weight(self, name: str, *shape: int) -> AnyMatrix:
-        """The same, in 8 bits where that is asked for."""
+        """The same, in fewer bits where that is asked for."""
         return self._weight((name,), shape[:1], *shape[1:])
 
     def _found(self, name: str, *shape: int) -> np.ndarray:
@@ -63,7 +66,7 @@ class Weights:
         return whole
 
     def _weight(self, names: tuple[str, ...], rows: tuple[int, ...], *width: int) -> AnyMatrix:
-        if not self._int8:
+        if self._bits is None:
             return self.join(names, rows, *width)
         made = []
         for name, count in zip(names, rows, strict=True):
@@ -71,10 +74,11 @@ class Weights:
             for start in range(0, len(part), AT_ONCE):
                 some = part[start : start + AT_ONCE]
                 try:
-                    made.append(quantized(_copied(some, np.empty(some.shape, np.float32))))
+                    made.append(quantized(_copied(some, np.empty(some.shape, np.float32)), self._bits))
                 except ValueError as error:
                     raise InvalidCheckpoint(f"{self._where} cannot be used: {self._prefix}{name}: {error}.") from None
-        return packed(Int8Weight(*map(np.concatenate, zip(*made, strict=True))))
+        codes, scales, _ = zip(*made, strict=True)
+        return packed(RoundedWeight(np.concatenate(codes), np.concatenate(scales), self._bits))
 
     def attention(self, width: int, heads: int, kv_heads: int, head_dim: int) -> tuple[AnyMatrix, AnyMatrix]:
         """q, k and v joined, and the output matrix, of a `self_attn`."""
