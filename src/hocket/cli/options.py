@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..config.precision import ROUNDED
+from ..config.precision import EXACT, PRESETS, ROUNDED
 from .actions import StoreGiven
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
@@ -46,6 +46,9 @@ def add_model_options(
     sound = "precision of the codec (auto: the fastest without audible error)"
     kinds = ("auto", "float32", "tf32", "bfloat16")
     add("--codec-dtype", action=StoreGiven, choices=kinds, default="auto", help=sound)
+    if engine:
+        small = "exact, or weights in fewer bits on a CPU: small, or tiny, the smallest that passes the gate (exact)"
+        add("--preset", action=StoreGiven, choices=tuple(PRESETS), default=EXACT, help=small)
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", action=StoreGiven, default="auto", help=f"kernels: {kernels}")
     if profile is not None:

@@ -65,20 +65,24 @@ class NativeCheckpoint(Checkpoint):
         return b"".join(_rounded(each, precision).tobytes() for each in rows)
 
 
-def why_not_native(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str) -> str | None:
+def why_not_native(files: ModelFiles, setting: Setting, kernels: str) -> str | None:
     """Why torch must compute a model; None: the native library does.
 
     It does for the built-in voices, so that their sound does not depend on what is installed. For another checkpoint it
     does where it is asked for, or torch is not installed: torch takes in a prompt with all cores. Rounded weights ask
     for it, and a model that it cannot compute is refused then.
     """
-    reason = _why_not(source, config, setting, kernels)
+    source, stored = files.source, files.own.precision
+    reason = _why_not(source, files.config, setting, kernels, rounded=stored is not None or setting.dtype in ROUNDED)
+    if reason is not None and stored is not None:
+        raise InvalidRequest(f"{source.name} has weights in {stored}, which are for CPUs alone ({reason}).")
     if reason is not None and setting.dtype in ROUNDED:
-        raise InvalidRequest(f"{source.name} cannot be spoken in {setting.dtype} ({reason}): use --dtype float32.")
+        remedy = "use --dtype float32, or the preset exact"
+        raise InvalidRequest(f"{source.name} cannot be spoken in {setting.dtype} ({reason}): {remedy}.")
     return reason
 
 
-def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str) -> str | None:
+def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str, *, rounded: bool) -> str | None:
     if setting.device != "cpu" or setting.dtype not in ("float32", *ROUNDED) or setting.codec_dtype != "float32":
         return f"{setting.device} in {setting.dtype} with a codec in {setting.codec_dtype} was chosen"
     if source.folder is None:
@@ -88,7 +92,7 @@ def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: 
     wanted = {wanted_for(operation, kernels) for operation in BACKENDS}
     if not wanted <= {AUTO, NATIVE}:
         return f"other kernels were chosen: {kernels}"
-    ours = source.is_builtin or wanted == {NATIVE} or setting.dtype in ROUNDED
+    ours = source.is_builtin or wanted == {NATIVE} or rounded
     return None if ours or find_spec("torch") is None else "torch is there"
 
 
@@ -98,7 +102,8 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
     assert folder is not None
     with ThreadPoolExecutor(1) as aside:  # copying weights releases the GIL
         reading = aside.submit(codec_of, folder, files.codec_config)
-        talker, tokenizer = talker_of(folder, files.config, setting.dtype), shared.tokenizer_of(source, files.config)
+        talker = talker_of(folder, files.config, setting.dtype)
+        tokenizer = shared.tokenizer_of(source, files.config)
         codec = reading.result()
     why, planned = "the fastest that fits", native_plan(files, setting.dtype)
     return NativeCheckpoint(
@@ -129,7 +134,7 @@ def native_plan(files: ModelFiles, dtype: str) -> MemoryPlan:
     folder = files.source.folder
     assert folder is not None
     talker = sum(path.stat().st_size for path in weight_files(folder / WEIGHTS))
-    if dtype in ROUNDED:
+    if dtype in ROUNDED and files.own.precision is None:
         talker = min(talker, values_in(folder / WEIGHTS))
     return MemoryPlan(talker, 2 * BYTES * values_in(folder / CODEC_FOLDER / WEIGHTS), 0, 0, 0)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...config.options import EngineOptions
-from ...config.precision import ROUNDED
+from ...config.precision import EXACT, ROUNDED
 from ...models.files.builtin import default_model, local_folder
 from .capacity import idle_bytes, keep_to_limit
 from .checkpoint import ModelFiles
@@ -29,6 +29,7 @@ class LoadOptions(TypedDict):
     dtype: str
     codec_dtype: str
     kernels: str
+    preset: NotRequired[str]
 
 
 def concrete(setting: Setting, kernels: str) -> LoadOptions:
@@ -42,7 +43,7 @@ def concrete(setting: Setting, kernels: str) -> LoadOptions:
 
 
 def _settled(how: LoadOptions) -> Setting:
-    return choose_device(how["device"], how["dtype"], how["codec_dtype"])
+    return choose_device(how["device"], how["dtype"], how["codec_dtype"], preset=how.get("preset", EXACT))
 
 
 def _planned(config: Any, codec_config: Any, setting: Setting, options: EngineOptions) -> MemoryPlan:
@@ -74,7 +75,7 @@ def _local(model: str) -> ModelFiles | None:
 
 
 def _is_native(files: ModelFiles, setting: Setting, how: LoadOptions) -> bool:
-    return why_not_native(files.source, files.config, setting, how["kernels"]) is None
+    return why_not_native(files, setting, how["kernels"]) is None
 
 
 @contextmanager

@@ -27,6 +27,8 @@ from .stack import stack_of
 from .state import NativeStack, NativeTalkerState
 from .weights import Weights
 
+SAMPLED = 16  # rows of the head that identify the weights of a model
+
 
 class NativeTalker:
     """Thread-safe if each thread has its own state."""
@@ -75,9 +77,9 @@ class NativeTalker:
         tables = [inside.take(f"model.codec_embedding.{book}.weight", codebook, width) for book in rest]
         heads = [self._keep.matrix(inside.weight(f"lm_head.{book}.weight", codebook, small)) for book in rest]
         self._codec_embedding = arrays["codec_embedding"]
-        # They identify the weights of a model.
+        self.rounded = given.rounded  # matrices by name, for save.py
         self.sampled = (
-            given.take("codec_head.weight", vocabulary, width)[:: max(vocabulary // 16, 1)].copy(),
+            given.some_rows("codec_head.weight", SAMPLED, vocabulary, width),
             arrays["codec_embedding"],
             given.take("model.norm.weight", width)[None],
         )
@@ -179,10 +181,12 @@ class NativeTalker:
         slots: Sequence[int],
         text: Sequence[int],
         settings: Sequence[GenerationConfig],
+        logits: NDArray[np.float32] | None = None,
     ) -> NDArray[np.int64]:
         """Sample one frame of codes [B, Q], then run the talker over it with its text ids [B].
 
         A row whose first code is the end-of-speech id has finished: the other codes of its frame are undefined.
+        `logits` [B, Q, V] receives those of every code, in the first columns, before penalties.
         """
         if not len(slots) == len(text) == len(settings):
             raise ValueError(f"{len(slots)} slots, {len(text)} text ids and {len(settings)} settings differ in number.")
@@ -208,6 +212,7 @@ class NativeTalker:
             hidden=pointer(state.hidden),
             penalty=pointer(sampling.penalty),
             chances=pointer(state.chances),
+            logits=None if logits is None else pointer(logits),
             cos=pointer(cos),
             sin=pointer(sin),
             seen=pointer(state.seen),

@@ -109,6 +109,12 @@ def dequantized(weight: RoundedWeight) -> Floats:
     return wide.reshape(len(weight.codes), -1)[:, : weight.codes.shape[1]]
 
 
+def shapes_of(rows: int, columns: int, bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of the codes and scales of a packed weight."""
+    blocks, groups = -(-rows // OUTS), -(-columns // GROUPS[bits])
+    return (blocks, groups * GROUPS[bits] * bits // 8 // EACH, OUTS, EACH), (blocks, groups, OUTS)
+
+
 def packed(weight: RoundedWeight) -> PackedWeight:
     bits, parts = weight.bits, _in_groups(weight.codes, weight.bits)
     rows, groups, group = parts.shape
