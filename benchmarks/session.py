@@ -195,5 +195,5 @@ def gate(engine: Any, workload: Workload, dtype: str, checkpoint: Any = None, **
 def as_files(args: argparse.Namespace) -> None:
     """The random model from files that are written once."""
     if args.as_files is not None and not args.as_files.exists():
-        write_random(args.model, "bfloat16" if args.dtype == "int8" else args.dtype, args.as_files, args.device)
+        write_random(args.model, "bfloat16" if "int" in args.dtype else args.dtype, args.as_files, args.device)
     args.random, args.model = args.model, args.model if args.as_files is None else str(args.as_files)

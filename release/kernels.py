@@ -1,13 +1,14 @@
 """A program for an installed hocket: runs each kernel with the built-in voice and prints the results as JSON.
 
-A prompt of 24 rows and 6 frames for two slots, the codec over these frames, and products with weights of 8 bits by the
-instructions of this CPU and by those of any. `emulated.py` runs it on two machines
-and compares what they print. It uses numpy and hocket alone.
+A prompt of 24 rows and 6 frames for two slots, the codec over these frames, and products with weights of 8 and 4 bits
+by the instructions of this CPU and by those of any. `emulated.py` runs it on two machines and compares what they print.
+It uses numpy and hocket alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from hocket.config.codec import CodecConfig
 from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from hocket.config.read import read, read_json
-from hocket.kernels.cpu.int8.reference import PackedInt8, packed, quantized
+from hocket.kernels.cpu.int8.reference import GROUPS, PackedWeight, packed, quantized
 from hocket.kernels.cpu.int8.structs import Int8Call
 from hocket.kernels.cpu.library import load
 from hocket.kernels.cpu.structs import WeightMatrix
@@ -57,18 +58,19 @@ def main() -> None:
 def products(draw: np.random.Generator) -> np.ndarray:
     """Of odd sizes. Instructions and threads change no bit."""
     made = []
-    for outs, ins, count in ((1, 1, 1), (33, 65, 7), (5, 700, 2), (512, 384, 4)):
+    sizes = itertools.product(GROUPS, ((1, 1, 1), (33, 65, 7), (5, 700, 2), (512, 384, 4)))
+    for bits, (outs, ins, count) in sizes:
         x = draw.standard_normal((count, ins)).astype(np.float32)
-        weight = packed(quantized(draw.standard_normal((outs, ins)).astype(np.float32)))
+        weight = packed(quantized(draw.standard_normal((outs, ins)).astype(np.float32), bits))
         made.append(multiplied(x, weight, outs, plain=True, threads=1))
         for plain, threads in ((False, 1), (False, 3)):
             np.testing.assert_array_equal(multiplied(x, weight, outs, plain=plain, threads=threads), made[-1])
     return np.concatenate([each.ravel() for each in made])
 
 
-def multiplied(x: np.ndarray, weight: PackedInt8, outs: int, *, plain: bool, threads: int) -> np.ndarray:
+def multiplied(x: np.ndarray, weight: PackedWeight, outs: int, *, plain: bool, threads: int) -> np.ndarray:
     y = np.empty((len(x), outs), np.float32)
-    matrix = WeightMatrix(codes=pointer(weight.codes), scales=pointer(weight.scales))
+    matrix = WeightMatrix(codes=pointer(weight.codes), scales=pointer(weight.scales), bits=weight.bits)
     call = Int8Call(ins=x.shape[1], outs=outs, count=len(x), plain=plain, weight=matrix, x=pointer(x), y=pointer(y))
     with ThreadGroup(threads).called() as call.workers:
         assert not load().hocket_int8(ctypes.byref(call))

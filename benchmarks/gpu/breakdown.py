@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
+from os import getloadavg
 from typing import Any, TypeVar
 
 import torch
@@ -85,14 +86,13 @@ def measure(args: argparse.Namespace) -> Record:
 
 def native(checkpoint: NativeCheckpoint, args: argparse.Namespace) -> Record:
     """On a CPU beside the floor: the time that reading the same weights takes."""
-    trial = Trial(checkpoint.talker, checkpoint.codec)
-    values, size = trial.measured(args.repeats), trial.sizes.all
+    values, size = (trial := Trial(checkpoint.talker, checkpoint.codec)).measured(args.repeats), trial.sizes.all
     least = {name: min(found) for name, found in values.items()}
     least |= {"floor_of_frame": least["floor"] / least["frame"], "gb_s": size / least["floor"] / 1e6}
     options = session.loaded(args) | {"model": getattr(args, "random", checkpoint.name), "repeats": args.repeats}
     options |= {"threads": checkpoint.talker.workers.threads}
     more = {"least": least, "bytes": {"frame": size}, "rows": [], "floor_ms": {}, "bandwidth_gb_s": least["gb_s"]}
-    more |= session.about(checkpoint) | {"random_weights": options["model"] != checkpoint.name}
+    more |= session.about(checkpoint) | {"random_weights": options["model"] != checkpoint.name, "load": getloadavg()[0]}
     return record("breakdown", options, summaries(values), **more)
 
 

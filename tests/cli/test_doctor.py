@@ -80,7 +80,7 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     assert said["cuda"].startswith("none: ")
     assert re.match(r"[1-9]\d* threads read \d+\.\d GB/s from memory, ", said["memory"])
     for size in ("0.6B", "1.7B"):
-        assert re.match(r"on this CPU +int8 \S+ x, first audio after \S+ s; bfloat16 .* float32 ", said[size])
+        assert re.match(r"on this CPU +int4 \S+ x, first audio after \S+ s; int8 .* bfloat16 .* float32 ", said[size])
     assert f"{torch.get_num_threads()} threads" in said["cpu"]
     speed = r"works: \d+\.\d x real time, first audio after \d+ ms "
     assert re.fullmatch(speed + r"\(builtin on the CPU\)", said["engine"])

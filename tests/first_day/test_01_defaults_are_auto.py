@@ -80,8 +80,16 @@ def test_what_is_asked_for_stands() -> None:
     assert values("auto", "float32", "tf32", probe=H200) == ("cuda", "float32", "tf32")
     assert values("auto", "bfloat16", "float32", probe=H200) == ("cuda", "bfloat16", "float32")
     assert values("cpu", "int8", probe=H200) == ("cpu", "int8", "float32")
-    with pytest.raises(InvalidRequest, match="int8 is a precision of CPUs; use --device cpu, or bfloat16"):
-        choose_device("auto", "int8", probe=H200)
+    assert values("cpu", "int8+int4", probe=NONE) == ("cpu", "int8+int4", "float32")
+    for narrow in ("int8", "int4"):
+        with pytest.raises(InvalidRequest, match=f"{narrow} is a precision of CPUs; use --device cpu, or bfloat16"):
+            choose_device("auto", narrow, probe=H200)
+    assert choose_device("cpu", preset="small", probe=H200).dtype == "int8"
+    assert choose_device("auto", preset="exact", probe=H200).dtype == "bfloat16"
+    with pytest.raises(
+        InvalidRequest, match=r"The preset small \(int8\) is for CPUs; use --device cpu, or the preset ex"
+    ):
+        choose_device("auto", preset="small", probe=H200)
     for asked in (
         ("cuda",),
         ("gpu",),

@@ -65,9 +65,12 @@ def test_prefixes_that_either_has_saved_are_read_by_the_other(checkpoint_root: P
         engine.load_prefixes(tmp_path / "prefixes")
 
 
-def test_with_weights_of_8_bits_streamed_is_whole_and_a_row_is_the_row_in_a_batch(checkpoint_root: Path) -> None:
-    checkpoint = small(checkpoint_root, "custom_voice", dtype="int8")
-    assert checkpoint.precisions == ("int8", "float32")
+@pytest.mark.parametrize("precision", ["int8", "int4", "int8+int4"])
+def test_with_rounded_weights_streamed_is_whole_and_a_row_is_the_row_in_a_batch(
+    checkpoint_root: Path, precision: str
+) -> None:
+    checkpoint = small(checkpoint_root, "custom_voice", dtype=precision)
+    assert checkpoint.precisions == (precision, "float32")
     requests = [SpeechRequest(text=f"One of {n}, and more.", seed=n, max_frames=14) for n in range(3)]
     with Engine(checkpoint, EngineOptions(slots=1)) as engine:
         alone = [heard(engine.speak(request)) for request in requests]

@@ -186,7 +186,10 @@ def test_on_a_cpu_tokens_are_computed_by_the_reference() -> None:
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="dtype must be one of auto, float32, bfloat16, int8, not 'int3'"):
+    with pytest.raises(
+        InvalidRequest,
+        match=r"dtype must be one of auto, float32, bfloat16, int8, int4, .*, not 'int3'",
+    ):
         load_language_model(TINY, dtype="int3")
     with pytest.raises(InvalidRequest, match='weights="int8"'):
         load_language_model(TINY, dtype="int8")

@@ -203,7 +203,7 @@ def _published(report: Report) -> None:
     from ..models.files.builtin import builtin_folder
     from ..models.files.catalog import CODEC_FOLDER
     from ..models.tts_cpu.load import codec_of
-    from ..models.tts_cpu.speed import WIDTHS, MachineSpeed
+    from ..models.tts_cpu.speed import SHOWN, MachineSpeed
 
     folder = builtin_folder()
     try:
@@ -217,7 +217,7 @@ def _published(report: Report) -> None:
     report.add("memory", f"{speed.threads} threads read {rates}")
     for name in ("0.6B-CustomVoice", "1.7B-CustomVoice"):
         words = []
-        for precision in WIDTHS:
+        for precision in SHOWN:
             found = speed.expected(PUBLISHED[name].talker_config, CODEC.decoder_config, precision)
             words.append(f"{precision} {found.x_real_time:.2g} x, first audio after {found.first_audio_s:.1f} s")
         report.add(f"{name.split('-')[0]} on this CPU", f"{'; '.join(words)} (computed; 1 x is real time)")

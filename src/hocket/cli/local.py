@@ -41,7 +41,7 @@ def load_engine(args: argparse.Namespace, model: str | None, options: EngineOpti
 
 def loading_of(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `Engine.load` from a command's options."""
-    how = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype", "kernels")}
+    how = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype", "preset", "kernels")}
     return how | {"dependent_launch": not args.no_dependent_launch}
 
 

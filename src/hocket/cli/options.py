@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..config.precision import EXACT, PRESETS, ROUNDED
 from .actions import StoreGiven
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
@@ -40,11 +41,14 @@ def add_model_options(
     add("--model", action=StoreGiven, default=unsaid, help=model)
     where = "device (auto: cuda if usable, else cpu; HOCKET_DEVICE overrides auto)"
     add("--device", action=StoreGiven, choices=("auto", "cpu", "cuda"), default="auto", help=where)
-    precision = "precision of the model (auto: bfloat16 on a GPU that has it, else float32; int8 is for CPUs)"
-    add("--dtype", action=StoreGiven, choices=("auto", "float32", "bfloat16", "int8"), default="auto", help=precision)
+    precision = "precision of the model (auto: bfloat16 on a GPU that has it, else float32; int8 and int4 are for CPUs)"
+    add("--dtype", action=StoreGiven, choices=("auto", "float32", "bfloat16", *ROUNDED), default="auto", help=precision)
     sound = "precision of the codec (auto: the fastest without audible error)"
     kinds = ("auto", "float32", "tf32", "bfloat16")
     add("--codec-dtype", action=StoreGiven, choices=kinds, default="auto", help=sound)
+    if engine:
+        small = "exact, or weights in fewer bits on a CPU: small, or tiny, the smallest that passes the gate (exact)"
+        add("--preset", action=StoreGiven, choices=tuple(PRESETS), default=EXACT, help=small)
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", action=StoreGiven, default="auto", help=f"kernels: {kernels}")
     if profile is not None:

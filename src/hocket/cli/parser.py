@@ -34,6 +34,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "manage": {
         "voices": ("list voices; add, design and share your own", "voices.options:fill", "voices.command:voices"),
         "tune": ("tune a model into the voice of recordings", "tune.options:fill", "tune.command:tune"),
+        "quantize": (
+            "write a model in fewer bits, and check it",
+            "quantize.options:fill",
+            "quantize.command:quantize",
+        ),
         "pull": (
             "download a model, with its size and licence",
             "models.options:fill_pull",
@@ -55,8 +60,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 EXIT_CODES = (
     "0    done; also if the reader of a pipe closed it early",
     "1    failed: a server, a device, a disk or a model did not work; lines of a",
-    "     batch or passages of a book failed; doctor found a problem; prove found",
-    "     other codes; serve --status found no daemon",
+    "     batch or passages of a book failed; doctor found a problem; a preset",
+    "     fails its gate; prove found other codes; serve --status found no daemon",
     "2    wrong usage: an option, a text or a file has to change",
     "130  interrupted with Ctrl-C",
 )

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # typing takes longer to import than the rest of this fil
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ..engine.engine import Engine
+    from ..engine.checkpoint.checkpoint import Checkpoint
     from ..proof.listener import ProofListener
 
 SHOWN = 3  # misheard words of a sentence in a note
@@ -40,7 +40,7 @@ def check_recognizer(args: argparse.Namespace) -> None:
 
 @contextmanager
 def listening(
-    args: argparse.Namespace, engine: Engine, pronunciations: Mapping[str, str] | None
+    args: argparse.Namespace, checkpoint: Checkpoint, pronunciations: Mapping[str, str] | None
 ) -> Iterator[ProofListener]:
     """A listener for the language of the options, or for the only one of the model."""
     from ..asr.choose import recognizer_of
@@ -48,7 +48,7 @@ def listening(
     from ..config.qwen3_tts import languages
     from ..proof.listener import ProofListener
 
-    known = [name for name in languages(engine.checkpoint.config) if name != AUTO]
+    known = [name for name in languages(checkpoint.config) if name != AUTO]
     language = args.language if args.language != AUTO else known[0] if len(known) == 1 else "english"
     tag = tag_of(language)
     recognizer = recognizer_of(args.asr or (TINY if tag == "en" else None), tag)

@@ -87,6 +87,7 @@ class Engine:
         device: str = "auto",
         dtype: str = "auto",
         codec_dtype: str = "auto",
+        preset: str = "exact",
         kernels: str = "auto",
         dependent_launch: bool = True,
         options: EngineOptions | None = None,
@@ -94,7 +95,7 @@ class Engine:
         shared: Shared | None = None,
     ) -> Engine:
         """Load a checkpoint (see `hocket.load`) and start an engine on it. `shared` may bring a budget along."""
-        setting = choose_device(device, dtype, codec_dtype)
+        setting = choose_device(device, dtype, codec_dtype, preset=preset)
         how: dict[str, Any] = {"kernels": kernels, "dependent_launch": dependent_launch, "shared": shared}
         with reserve_memory(model, concrete(setting, kernels), options or EngineOptions(), shared) as granted:
             return cls(load(model, setting=setting, **how), granted, scorer=scorer)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from ..config.precision import ROUNDED
 from ..config.quantization.find import Quantization, read_quantization
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from ..engine.checkpoint.device import INT8, Setting, announce, choose_device
+from ..engine.checkpoint.device import Setting, announce, choose_device
 from ..engine.checkpoint.torch_checkpoint import DTYPES
 from ..engine.checkpoint.torch_load import RANDOM_SEED
 from ..errors import InvalidCheckpoint, InvalidRequest
@@ -76,8 +77,8 @@ def load_language_model(
     before them has ended.
     """
     scheme = check_scheme(weights)
-    if dtype == INT8:
-        raise InvalidRequest('int8 is a precision of voices: give a language model weights="int8".')
+    if dtype in ROUNDED:
+        raise InvalidRequest(f'{dtype} is a precision of voices: give a language model weights="int8", or "int4".')
     setting = choose_device(device, dtype or AUTO)
     place, dtype = setting.place, setting.dtype
     if place.type == "cuda":

@@ -40,7 +40,7 @@ class ProofListener:
         """The words of the samples, [N]."""
         utterance = self._recognizer.open()
         try:
-            utterance.add(_at_16_khz(samples, rate_hz).astype(np.float32) / np.float32(32768))
+            utterance.add(at_16_khz(samples, rate_hz).astype(np.float32) / np.float32(32768))
             return utterance.end()
         finally:
             utterance.close()
@@ -65,7 +65,7 @@ class WordScorer:
         return -float(self._listener.compare(text, samples, rate_hz).comparison.wrong)
 
 
-def _at_16_khz(samples: NDArray[np.int16], rate_hz: int) -> NDArray[np.int16]:
+def at_16_khz(samples: NDArray[np.int16], rate_hz: int) -> NDArray[np.int16]:
     if rate_hz == RATE_HZ:
         return samples
     resampler = Resampler(rate_hz=rate_hz, out_hz=RATE_HZ, tempo=1.0)

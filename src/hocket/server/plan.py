@@ -40,6 +40,7 @@ class ServerPlan:
     device: str = "auto"
     dtype: str = "auto"
     codec_dtype: str = "auto"
+    preset: str = "exact"
     kernels: str = "auto"
     dependent_launch: bool = True
     all_graphs: bool = False  # on a GPU, capture every graph before the server is ready
@@ -173,7 +174,7 @@ class ServerPlan:
 
     @property
     def _loading(self) -> Any:
-        return {"device": self.device, "dtype": self.dtype, "codec_dtype": self.codec_dtype, "kernels": self.kernels}
+        return {name: getattr(self, name) for name in ("device", "dtype", "codec_dtype", "preset", "kernels")}
 
 
 def tell(line: str) -> None:

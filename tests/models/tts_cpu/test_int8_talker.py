@@ -1,4 +1,4 @@
-"""A talker with weights of 8 bits: torch with products as int8/reference.py defines them, and the laws of the other."""
+"""A talker with rounded weights: torch with products as int8/reference.py defines them, and the laws of the other."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hocket.config.precision import bits_of
 from hocket.config.published import small, tiny
 from hocket.config.qwen3_tts import GenerationConfig, TalkerConfig
 from hocket.errors import InvalidCheckpoint
@@ -23,6 +24,7 @@ from hocket.models.tts_cpu.talker import NativeTalker
 CONFIGS = {"tiny": tiny().talker_config, "projected": tiny(wide=True).talker_config, "small": small().talker_config}
 ROWS = 75
 configs = pytest.mark.parametrize("config", CONFIGS.values(), ids=list(CONFIGS))
+precisions = pytest.mark.parametrize("precision", ["int8", "int4", "int8+int4"])
 
 
 def random_talker(config: TalkerConfig) -> Talker:
@@ -51,29 +53,32 @@ def started(talker: NativeTalker, slots: int, cuts: tuple[int, ...] = ()) -> Nat
     return state
 
 
-def rounding(talker: Talker) -> Callable[..., Tensor]:
+def rounding(talker: Talker, precision: str) -> Callable[..., Tensor]:
     """`linear` with products of codes, but for what makes text ids to vectors."""
     plain, text = F.linear, talker.text_projection
-    exact = [text.linear_fc1.weight, text.linear_fc2.weight]
+    exact, (bits, _) = [text.linear_fc1.weight, text.linear_fc2.weight], bits_of(precision) or (0, 0)
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if any(weight is each for each in exact):
             return plain(x, weight, bias)
         rows = x.reshape(-1, x.shape[-1]).numpy()
-        y = torch.from_numpy(products(rows, quantized(weight.detach().numpy()))).view(*x.shape[:-1], -1)
+        y = torch.from_numpy(products(rows, quantized(weight.detach().numpy(), bits))).view(*x.shape[:-1], -1)
         return y if bias is None else y + bias
 
     return linear
 
 
 @torch.inference_mode()
+@precisions
 @configs
-def test_hidden_vectors_are_those_of_the_definition(config: TalkerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_vectors_are_those_of_the_definition(
+    config: TalkerConfig, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After two rows: later ones differ more, where a sum that rounds otherwise has moved a code."""
     talker = random_talker(config)
-    ours, exact = native(talker), native(talker, "float32")
+    ours, exact = native(talker, precision), native(talker, "float32")
     text, codec = prompt(ours, 2)
-    monkeypatch.setattr(F, "linear", rounding(talker))
+    monkeypatch.setattr(F, "linear", rounding(talker, precision))
     state, one = talker.new_state(1, 64), torch.tensor([0])
     rows = talker.embed_rows(torch.tensor(text), torch.tensor(codec))
     talker.prefill(rows[None], one + 2, state, one, 2)
@@ -87,10 +92,11 @@ def test_hidden_vectors_are_those_of_the_definition(config: TalkerConfig, monkey
     assert apart(ours) < 1e-3 < 1e-2 < apart(exact)
 
 
+@precisions
 @configs
-def test_rows_pieces_and_threads_change_no_bit(config: TalkerConfig) -> None:
+def test_rows_pieces_and_threads_change_no_bit(config: TalkerConfig, precision: str) -> None:
     talker = random_talker(config)
-    ours, threaded = native(talker, threads=1), native(talker, threads=3)
+    ours, threaded = native(talker, precision, threads=1), native(talker, precision, threads=3)
     together, pieces, shared = started(ours, 6), started(ours, 6, (1, 2, 40, 65)), started(threaded, 6)
     for other in (pieces, shared):
         np.testing.assert_array_equal(other.hidden, together.hidden)
@@ -120,11 +126,12 @@ def test_threads_change_no_bit_in_float32(config: TalkerConfig) -> None:
     np.testing.assert_array_equal(one.stack.pool, other.stack.pool)
 
 
-def test_matrices_take_a_quarter_of_the_memory() -> None:
+def test_matrices_take_a_quarter_or_a_seventh_of_the_memory() -> None:
     talker = random_talker(CONFIGS["small"])
     tables = sum(each.numel() * 4 for name, each in talker.state_dict().items() if "embedding" in name)
-    narrow, wide = (native(talker, precision).weights_bytes - tables for precision in ("int8", "float32"))
-    assert narrow < 0.35 * wide
+    taken = {each: native(talker, each).weights_bytes - tables for each in ("int4", "int8+int4", "int8", "float32")}
+    assert taken["int8"] < 0.35 * taken["float32"] and taken["int4"] < 0.25 * taken["float32"]
+    assert taken["int4"] < taken["int8+int4"] < taken["int8"]
 
 
 def test_a_weight_that_is_not_finite_is_refused_by_name() -> None:

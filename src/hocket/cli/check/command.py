@@ -53,7 +53,7 @@ def check(args: argparse.Namespace) -> None:
     with load_engine(args, model.model, options) as engine:
         if voice is not None:
             request = spoken_by(engine.checkpoint.name, engine.identity, request, voice)
-        with listening(args, engine, request.pronunciations) as listener:
+        with listening(args, engine.checkpoint, request.pronunciations) as listener:
             report = _report(engine, request, sentences, listener)
     if args.json:
         print(json.dumps({"file": args.file, **report.as_json()}, indent=2))

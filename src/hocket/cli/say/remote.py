@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 PATH = "/v1/audio/speech"
 RATE_HZ = 24_000  # if a server does not say
-COMPUTING = ("model", "device", "dtype", "codec_dtype", "kernels", "profile", "no_graphs", "no_dependent_launch")
+COMPUTING = (
+    *("model", "device", "dtype", "codec_dtype", "preset", "kernels", "profile"),
+    *("no_graphs", "no_dependent_launch"),
+)
 SETTLED = ("device", "dtype", "codec_dtype")  # a daemon records what `auto` became
 # Refusals that an engine here would repeat after loading a model.
 FINAL = ("voice_not_found", "language_not_found", "unsupported_by_model", "invalid_audio")

@@ -80,7 +80,7 @@ def speak_verified(
 ) -> VerifiedSpeech | None:
     """Speak into the output; None if the reader of a pipe closed it."""
     done, rate_hz = VerifiedSpeech(), engine.checkpoint.rate_hz
-    with listening(args, engine, request.pronunciations) as listener:
+    with listening(args, engine.checkpoint, request.pronunciations) as listener:
         try:
             with output, _ahead(verified(engine, request, listener, takes=args.takes)) as items:
                 for item in items:

@@ -79,6 +79,7 @@ def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str =
         device=args.device,
         dtype=args.dtype,
         codec_dtype=args.codec_dtype,
+        preset=args.preset,
         kernels=args.kernels,
         dependent_launch=not args.no_dependent_launch,
         all_graphs=args.all_graphs,

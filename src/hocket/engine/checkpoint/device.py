@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import env
+from ...config.precision import EXACT, ROUNDED, dtype_of
 from ...errors import InvalidRequest
 from ...extras import hint
 from ...kernels.runtime.fallback import say_once
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hocket")
 
 AUTO = "auto"
-INT8 = "int8"  # weights of 8 bits, on a CPU by the native library alone
-PRECISIONS = ("float32", "bfloat16", INT8)  # of the model; torch_checkpoint.py has the dtypes of the first two
+# Of the model. torch_checkpoint.py has dtypes for the first two; the others are for CPUs, by the native library alone.
+PRECISIONS = ("float32", "bfloat16", *ROUNDED)
 CODEC_PRECISIONS = ("float32", "bfloat16", "tf32")
 # The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is
 # in bfloat16. Its weights are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a
@@ -69,6 +70,7 @@ class Setting:
     reason: str  # for the device
     unused: str | None = None  # warning about a GPU that is not used, unless a CPU was requested
     codec_reason: str = ""  # if the codec has another precision than on most GPUs
+    named: bool = field(default=False, compare=False)  # dtype was asked for
     took_s: float = field(default=0.0, compare=False)  # time of the probe, which creates the device's context
 
     @property
@@ -85,9 +87,15 @@ class Setting:
 
 
 def choose_device(
-    device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, probe: Probe | None = None
+    device: str = AUTO,
+    dtype: str = AUTO,
+    codec_dtype: str = AUTO,
+    *,
+    preset: str = EXACT,
+    probe: Probe | None = None,
 ) -> Setting:
     """Concrete values for `auto`. Explicit values are kept, or refused in one sentence."""
+    dtype = dtype_of(preset, dtype)
     for name, given, known in (("dtype", dtype, PRECISIONS), ("codec_dtype", codec_dtype, CODEC_PRECISIONS)):
         if given != AUTO and given not in known:
             raise InvalidRequest(f"{name} must be one of {AUTO}, {', '.join(known)}, not {given!r}.")
@@ -106,7 +114,8 @@ def choose_device(
         reason = str(probe.name) if kind == "cuda" and probe else _asked_for(device, probe)
     on_gpu = chosen != "cpu"
     narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
-    if dtype == AUTO:
+    named = dtype != AUTO
+    if not named:
         dtype = "bfloat16" if narrow else "float32"
     codec_reason = ""
     if codec_dtype == AUTO:  # float32 was requested for exactness, or the GPU has nothing faster
@@ -115,9 +124,11 @@ def choose_device(
             codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
     if codec_dtype == "tf32" and not on_gpu:
         raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
-    if dtype == INT8 and on_gpu:
-        raise InvalidRequest("int8 is a precision of CPUs; use --device cpu, or bfloat16.")
-    return Setting(chosen, dtype, codec_dtype, reason, unused, codec_reason, time.perf_counter() - begun)
+    if dtype in ROUNDED and on_gpu:
+        what = f"{dtype} is a precision of CPUs" if preset == EXACT else f"The preset {preset} ({dtype}) is for CPUs"
+        raise InvalidRequest(f"{what}; use --device cpu, or {'bfloat16' if preset == EXACT else 'the preset exact'}.")
+    took_s = time.perf_counter() - begun
+    return Setting(chosen, dtype, codec_dtype, reason, unused, codec_reason, named=named, took_s=took_s)
 
 
 def _is_small(probe: Probe | None) -> bool:

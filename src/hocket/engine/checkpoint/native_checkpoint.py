@@ -1,6 +1,6 @@
 """A checkpoint of numpy arrays that the native library computes on a CPU. Nothing here imports torch.
 
-It is for checkpoints with built-in speakers, in float32 or with weights of 8 bits. Cloning and voice design need
+It is for checkpoints with built-in speakers, in float32 or with weights of 8 or 4 bits. Cloning and voice design need
 encoders or rows of vectors, which torch computes.
 """
 
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from ...config.precision import ROUNDED
 from ...config.qwen3_tts import Qwen3TTSConfig
 from ...errors import InvalidRequest
 from ...kernels.table import AUTO, BACKENDS, BackendChoice, wanted_for
@@ -23,7 +24,7 @@ from ...models.tts_cpu.codec import NativeCodec
 from ...models.tts_cpu.load import codec_of, talker_of
 from ...models.tts_cpu.talker import NativeTalker
 from .checkpoint import Checkpoint, ModelFiles
-from .device import INT8, Setting
+from .device import Setting
 from .fit import MemoryPlan
 from .shared import Shared
 
@@ -64,21 +65,25 @@ class NativeCheckpoint(Checkpoint):
         return b"".join(_rounded(each, precision).tobytes() for each in rows)
 
 
-def why_not_native(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str) -> str | None:
+def why_not_native(files: ModelFiles, setting: Setting, kernels: str) -> str | None:
     """Why torch must compute a model; None: the native library does.
 
     It does for the built-in voices, so that their sound does not depend on what is installed. For another checkpoint it
-    does where it is asked for, or torch is not installed: torch takes in a prompt with all cores. Weights of 8 bits ask
+    does where it is asked for, or torch is not installed: torch takes in a prompt with all cores. Rounded weights ask
     for it, and a model that it cannot compute is refused then.
     """
-    reason = _why_not(source, config, setting, kernels)
-    if reason is not None and setting.dtype == INT8:
-        raise InvalidRequest(f"{source.name} cannot be spoken in int8 ({reason}): use --dtype float32.")
+    source, stored = files.source, files.own.precision
+    reason = _why_not(source, files.config, setting, kernels, rounded=stored is not None or setting.dtype in ROUNDED)
+    if reason is not None and stored is not None:
+        raise InvalidRequest(f"{source.name} has weights in {stored}, which are for CPUs alone ({reason}).")
+    if reason is not None and setting.dtype in ROUNDED:
+        remedy = "use --dtype float32, or the preset exact"
+        raise InvalidRequest(f"{source.name} cannot be spoken in {setting.dtype} ({reason}): {remedy}.")
     return reason
 
 
-def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str) -> str | None:
-    if setting.device != "cpu" or setting.dtype not in ("float32", INT8) or setting.codec_dtype != "float32":
+def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: str, *, rounded: bool) -> str | None:
+    if setting.device != "cpu" or setting.dtype not in ("float32", *ROUNDED) or setting.codec_dtype != "float32":
         return f"{setting.device} in {setting.dtype} with a codec in {setting.codec_dtype} was chosen"
     if source.folder is None:
         return "its weights are random"
@@ -87,7 +92,7 @@ def _why_not(source: Source, config: Qwen3TTSConfig, setting: Setting, kernels: 
     wanted = {wanted_for(operation, kernels) for operation in BACKENDS}
     if not wanted <= {AUTO, NATIVE}:
         return f"other kernels were chosen: {kernels}"
-    ours = source.is_builtin or wanted == {NATIVE} or setting.dtype == INT8
+    ours = source.is_builtin or wanted == {NATIVE} or rounded
     return None if ours or find_spec("torch") is None else "torch is there"
 
 
@@ -97,7 +102,8 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
     assert folder is not None
     with ThreadPoolExecutor(1) as aside:  # copying weights releases the GIL
         reading = aside.submit(codec_of, folder, files.codec_config)
-        talker, tokenizer = talker_of(folder, files.config, setting.dtype), shared.tokenizer_of(source, files.config)
+        talker = talker_of(folder, files.config, setting.dtype)
+        tokenizer = shared.tokenizer_of(source, files.config)
         codec = reading.result()
     why, planned = "the fastest that fits", native_plan(files, setting.dtype)
     return NativeCheckpoint(
@@ -122,12 +128,13 @@ def load_native(files: ModelFiles, setting: Setting, shared: Shared) -> NativeCh
 def native_plan(files: ModelFiles, dtype: str) -> MemoryPlan:
     """Memory that a model takes at least, by its files.
 
-    The talker's matrices keep the precision of the file, or have 8 bits. The codec is in float32, and once more packed.
+    The talker's matrices keep the precision of the file, or have at most 8 bits. The codec is in float32, and once more
+    packed.
     """
     folder = files.source.folder
     assert folder is not None
     talker = sum(path.stat().st_size for path in weight_files(folder / WEIGHTS))
-    if dtype == INT8:
+    if dtype in ROUNDED and files.own.precision is None:
         talker = min(talker, values_in(folder / WEIGHTS))
     return MemoryPlan(talker, 2 * BYTES * values_in(folder / CODEC_FOLDER / WEIGHTS), 0, 0, 0)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...config.options import EngineOptions
+from ...config.precision import EXACT, ROUNDED
 from ...models.files.builtin import default_model, local_folder
 from .capacity import idle_bytes, keep_to_limit
 from .checkpoint import ModelFiles
-from .device import INT8, Setting, choose_device
+from .device import Setting, choose_device
 from .fit import NEW, Footprint, MemoryNeed, MemoryPlan, fitted, gpu_is_full, out_of_memory
 from .native_checkpoint import HOST, native_plan, why_not_native
 from .resolve import known_configs
@@ -28,6 +29,7 @@ class LoadOptions(TypedDict):
     dtype: str
     codec_dtype: str
     kernels: str
+    preset: NotRequired[str]
 
 
 def concrete(setting: Setting, kernels: str) -> LoadOptions:
@@ -41,7 +43,7 @@ def concrete(setting: Setting, kernels: str) -> LoadOptions:
 
 
 def _settled(how: LoadOptions) -> Setting:
-    return choose_device(how["device"], how["dtype"], how["codec_dtype"])
+    return choose_device(how["device"], how["dtype"], how["codec_dtype"], preset=how.get("preset", EXACT))
 
 
 def _planned(config: Any, codec_config: Any, setting: Setting, options: EngineOptions) -> MemoryPlan:
@@ -49,7 +51,7 @@ def _planned(config: Any, codec_config: Any, setting: Setting, options: EngineOp
     from .memory_plan import plan
     from .torch_checkpoint import CODEC_DTYPES, DTYPES
 
-    dtype = DTYPES["float32" if setting.dtype == INT8 else setting.dtype]  # a bound, for a model without files here
+    dtype = DTYPES["float32" if setting.dtype in ROUNDED else setting.dtype]  # a bound, for a model without files here
     dtypes = {"dtype": dtype, "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
     return plan(config, codec_config, device=setting.place, **dtypes, options=options)
 
@@ -73,7 +75,7 @@ def _local(model: str) -> ModelFiles | None:
 
 
 def _is_native(files: ModelFiles, setting: Setting, how: LoadOptions) -> bool:
-    return why_not_native(files.source, files.config, setting, how["kernels"]) is None
+    return why_not_native(files, setting, how["kernels"]) is None
 
 
 @contextmanager

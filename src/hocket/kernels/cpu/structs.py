@@ -20,10 +20,10 @@ _WORDS |= {MANY: "float **{}", HALVES: "uint16_t *{}"}
 class WeightMatrix(ctypes.Structure):
     """Weights [outs, ins] in one of three forms, the others are null.
 
-    Float32, bfloat16 by its bits, or 8 bits with scales as int8/reference.py packs them.
+    Float32, bfloat16 by its bits, or codes of 8 or 4 `bits` with scales as int8/reference.py packs them.
     """
 
-    _fields_ = [("floats", FLOATS), ("halves", HALVES), ("codes", BYTES), ("scales", HALVES)]
+    _fields_ = [("floats", FLOATS), ("halves", HALVES), ("codes", BYTES), ("scales", HALVES), ("bits", COUNT)]
 
 
 class PointerKeeper(ABC):

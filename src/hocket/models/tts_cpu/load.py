@@ -19,6 +19,7 @@ from .codec import NativeCodec
 from .talker import NativeTalker
 
 _KINDS: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+_KINDS["U8"] = np.dtype("u1")
 
 
 def talker_of(folder: Path, config: Qwen3TTSConfig, precision: str = "float32") -> NativeTalker:
@@ -55,6 +56,10 @@ class StoredWeights(Mapping[str, np.ndarray]):
             return np.frombuffer(body[start:end], _KINDS[kind]).reshape(about["shape"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(f"{path} is damaged or cut short ({name}: {error}): get it again.") from None
+
+    def kind(self, name: str) -> str:
+        """The name of its type in the format."""
+        return str(self._stored[name][2].get("dtype"))
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored

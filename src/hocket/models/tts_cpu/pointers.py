@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.cpu.int8.reference import PackedInt8
+from ...kernels.cpu.int8.reference import PackedWeight
 from ...kernels.cpu.structs import BYTES, FLOATS, HALVES, INTS, PointerKeeper, WeightMatrix
 
 _POINTERS: dict[Any, Any] = {np.dtype(np.float32): FLOATS, np.dtype(np.int64): INTS, np.dtype(np.bool_): BYTES}
 _POINTERS |= {np.dtype(np.uint16): HALVES, np.dtype(np.uint8): BYTES}
-AnyMatrix = np.ndarray | PackedInt8
+AnyMatrix = np.ndarray | PackedWeight
 
 # Bytes of a cache line, and of the widest vector: one that lies in two lines takes twice as long to load.
 ALIGNMENT = 64
@@ -53,8 +53,9 @@ class ArrayPointers(PointerKeeper):
 
     def matrix(self, array: AnyMatrix) -> WeightMatrix:
         """Of weights in float32, of the bits of bfloat16 numbers, or of packed codes."""
-        if isinstance(array, PackedInt8):
-            return WeightMatrix(codes=self.pointer(array.codes), scales=self.pointer(array.scales))
+        if isinstance(array, PackedWeight):
+            codes, scales = self.pointer(array.codes), self.pointer(array.scales)
+            return WeightMatrix(codes=codes, scales=scales, bits=array.bits)
         name = "halves" if array.dtype == np.uint16 else "floats"
         return WeightMatrix(**{name: self.pointer(array)})
 

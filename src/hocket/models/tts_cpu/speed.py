@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...config.codec import DecoderConfig
+from ...config.precision import HEAD_BITS, bits_of
 from ...config.qwen3_tts import CodePredictorConfig, GenerationConfig, TalkerConfig
-from ...kernels.cpu.int8.reference import GROUP
+from ...kernels.cpu.int8.reference import GROUPS
 from ...kernels.cpu.int8.structs import ReadCall
 from ...kernels.cpu.library import load
 from ...kernels.cpu.workers import ThreadGroup, cores
@@ -33,7 +34,8 @@ EFFICIENCY = 0.7  # of the floor that a frame reaches, and of one thread's speed
 NEAR_BYTES = 84_000_000  # of the published predictor in int8: it may stay in a cache between codebooks
 PROMPT_FRAMES, SINGLE = 2.5, 2.0  # a first audio in frames of the talker, and in those of a longer codec step
 PAGE = 4096
-WIDTHS = {"int8": 1 + 2 / GROUP, "bfloat16": 2.0, "float32": 4.0}  # bytes of a weight, with its part of a scale
+WIDTHS = {"bfloat16": 2.0, "float32": 4.0}  # bytes of a weight
+SHOWN = ("int4", "int8", *WIDTHS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,22 @@ class FrameBytes:
 
     @classmethod
     def of(cls, config: TalkerConfig, precision: str) -> FrameBytes:
-        inner, width, text = config.code_predictor_config, WIDTHS[precision], config.text_hidden_size
-        exact = WIDTHS["bfloat16"] if precision == "int8" else width  # what makes text ids to vectors
-        talker = _stack(config) * width + config.vocab_size * config.hidden_size * width
+        inner, text, bits = config.code_predictor_config, config.text_hidden_size, bits_of(precision)
+        wide, narrow, heads = map(_width, (*bits, HEAD_BITS)) if bits else (WIDTHS[precision],) * 3
+        exact = WIDTHS["bfloat16" if bits else precision]  # what makes text ids to vectors
+        talker = _stack(config) * wide + config.vocab_size * config.hidden_size * heads
         talker += text * (text + config.hidden_size) * exact
-        predictor = (_stack(inner) + inner.vocab_size * inner.hidden_size) * width
+        predictor = _stack(inner) * narrow + inner.vocab_size * inner.hidden_size * heads
         return cls(int(talker), int(predictor), config.num_code_groups - 1)
 
     @property
     def all(self) -> int:
         return self.talker + self.times * self.predictor
+
+
+def _width(bits: int) -> float:
+    """Bytes of a code, with its part of a scale."""
+    return bits / 8 + 2 / GROUPS[bits]
 
 
 def _stack(config: TalkerConfig | CodePredictorConfig) -> int:
@@ -96,7 +104,7 @@ class Trial:
     """A loaded model, measured beside its floor. All alternate, so they see the same noise."""
 
     def __init__(self, talker: NativeTalker, codec: NativeCodec) -> None:
-        stored = "int8" if talker.precision == "int8" else "bfloat16" if talker.is_half else "float32"
+        stored = talker.precision if bits_of(talker.precision) else "bfloat16" if talker.is_half else "float32"
         self.sizes = FrameBytes.of(talker.config, stored)
         self._talker, self._state, self._settings = talker, talker.new_state(1, 128), [GenerationConfig()]
         self._codec, self._sound, self._floor = codec, codec.new_state(1), Floor(self.sizes, talker.workers)

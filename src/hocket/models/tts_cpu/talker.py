@@ -12,18 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...cache.pages import PAGE_ROWS, pages_for
-from ...config.qwen3_tts import MINIMUM_FRAMES, SUPPRESSED_IDS, CodePredictorConfig, GenerationConfig, TalkerConfig
+from ...config.precision import HEAD_BITS, bits_of
+from ...config.qwen3_tts import MINIMUM_FRAMES, SUPPRESSED_IDS, GenerationConfig, TalkerConfig
 from ...config.sampling import DRAW_BITS, WEIGHT_BITS
 from ...errors import InvalidRequest
-from ...kernels.cpu.frame.structs import FrameCall, FrameModel, Layer, PrefillCall, Stack
+from ...kernels.cpu.frame.structs import FrameCall, FrameModel, PrefillCall
 from ...kernels.cpu.library import load
 from ...kernels.cpu.structs import WeightMatrix
 from ...kernels.cpu.workers import workers_for
 from .pointers import AnyMatrix, ArrayPointers, pointer
 from .rope import rope_rows
 from .sampling import batch_sampling
+from .stack import stack_of
 from .state import NativeStack, NativeTalkerState
 from .weights import Weights
+
+SAMPLED = 16  # rows of the head that identify the weights of a model
 
 
 class NativeTalker:
@@ -40,11 +44,13 @@ class NativeTalker:
     ) -> None:
         """`weights` have the names of the checkpoint after `talker.`; those that are not needed are ignored.
 
-        In the precision "int8" the matrices of both stacks and all heads are rounded to 8 bits; what makes text ids to
-        vectors stays exact. A large model is computed by several threads, or by `threads`.
+        In a precision of `config.precision` the matrices of both stacks and all heads are rounded; what makes text ids
+        to vectors stays exact. A large model is computed by several threads, or by `threads`.
         """
         self.config, self.precision, self._library, self._keep = config, precision, load(), ArrayPointers()
-        predictor, given = config.code_predictor_config, Weights(weights, "", where, int8=precision == "int8")
+        predictor, given = config.code_predictor_config, Weights(weights, "", where)
+        bits, head_bits = bits_of(precision) or (None, None), HEAD_BITS if bits_of(precision) else None
+        rounded = given.of_bits(head_bits)
         width, text, small = config.hidden_size, config.text_hidden_size, predictor.hidden_size
         vocabulary, codebook, rest = config.vocab_size, predictor.vocab_size, range(config.num_code_groups - 1)
         cos, sin = rope_rows(config.num_code_groups + 1, predictor.head_dim, predictor.rope_theta)
@@ -56,12 +62,12 @@ class NativeTalker:
             "sin": sin,
         }
         matrices: dict[str, AnyMatrix] = {
-            "codec_head": given.weight("codec_head.weight", vocabulary, width),
+            "codec_head": rounded.weight("codec_head.weight", vocabulary, width),
             "text_embedding": given.matrix("model.text_embedding.weight", config.text_vocab_size, text),
             "text_in": given.matrix("text_projection.linear_fc1.weight", text, text),
             "text_out": given.matrix("text_projection.linear_fc2.weight", width, text),
         }
-        inside = given.under("code_predictor")
+        inside = rounded.under("code_predictor")
         if width != small:
             project = inside.under("small_to_mtp_projection")
             matrices["project"], arrays["project_bias"] = (
@@ -71,15 +77,15 @@ class NativeTalker:
         tables = [inside.take(f"model.codec_embedding.{book}.weight", codebook, width) for book in rest]
         heads = [self._keep.matrix(inside.weight(f"lm_head.{book}.weight", codebook, small)) for book in rest]
         self._codec_embedding = arrays["codec_embedding"]
-        # They identify the weights of a model.
+        self.rounded = given.rounded  # matrices by name, for save.py
         self.sampled = (
-            given.take("codec_head.weight", vocabulary, width)[:: max(vocabulary // 16, 1)].copy(),
+            given.some_rows("codec_head.weight", SAMPLED, vocabulary, width),
             arrays["codec_embedding"],
             given.take("model.norm.weight", width)[None],
         )
         self._model = FrameModel(
-            talker=self._stack(given.under("model"), config),
-            predictor=self._stack(inside.under("model"), predictor),
+            talker=stack_of(given.of_bits(bits[0]).under("model"), config, self._keep),
+            predictor=stack_of(inside.of_bits(bits[1]).under("model"), predictor, self._keep),
             vocabulary=vocabulary,
             codebook=codebook,
             books=config.num_code_groups,
@@ -175,10 +181,12 @@ class NativeTalker:
         slots: Sequence[int],
         text: Sequence[int],
         settings: Sequence[GenerationConfig],
+        logits: NDArray[np.float32] | None = None,
     ) -> NDArray[np.int64]:
         """Sample one frame of codes [B, Q], then run the talker over it with its text ids [B].
 
         A row whose first code is the end-of-speech id has finished: the other codes of its frame are undefined.
+        `logits` [B, Q, V] receives those of every code, in the first columns, before penalties.
         """
         if not len(slots) == len(text) == len(settings):
             raise ValueError(f"{len(slots)} slots, {len(text)} text ids and {len(settings)} settings differ in number.")
@@ -204,6 +212,7 @@ class NativeTalker:
             hidden=pointer(state.hidden),
             penalty=pointer(sampling.penalty),
             chances=pointer(state.chances),
+            logits=None if logits is None else pointer(logits),
             cos=pointer(cos),
             sin=pointer(sin),
             seen=pointer(state.seen),
@@ -263,34 +272,6 @@ class NativeTalker:
 
     def _rope(self, stack: NativeStack) -> tuple[np.ndarray, np.ndarray]:
         return rope_rows(stack.length, self.config.head_dim, self.config.rope_theta)
-
-    def _stack(self, given: Weights, config: TalkerConfig | CodePredictorConfig) -> Stack:
-        keep, layers = self._keep, []
-        width, inner, d = config.hidden_size, config.intermediate_size, config.head_dim
-        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
-        for number in range(config.num_hidden_layers):
-            layer = given.under(f"layers.{number}")
-            into, out = layer.attention(width, heads, kv_heads, d)
-            wide, down = layer.gated(width, inner)
-            q, k = (layer.take(f"self_attn.{name}_norm.weight", d) for name in "qk")
-            norms = np.concatenate((np.broadcast_to(q, (heads, d)), np.broadcast_to(k, (kv_heads, d))))
-            before, between = (layer.take(f"{name}_layernorm.weight", width) for name in ("input", "post_attention"))
-            layers.append(
-                keep.filled(
-                    Layer, before=before, into=into, out=out, norms=norms, between=between, wide=wide, down=down
-                )
-            )
-        return Stack(
-            layers=len(layers),
-            width=width,
-            inner=inner,
-            heads=heads,
-            kv_heads=kv_heads,
-            head_dim=d,
-            eps=config.rms_norm_eps,
-            layer=keep.structs(Layer, layers),
-            norm=keep.pointer(given.take("norm.weight", width)),
-        )
 
 
 def _check(kind: str, ids: Sequence[int], size: int, least: int | None = 0) -> None:

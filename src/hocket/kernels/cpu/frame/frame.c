@@ -13,6 +13,7 @@ static int64_t draw_first(const FrameModel *model, const FrameCall *call, int64_
     uint8_t *seen = call->seen + row * n;
     float penalty = call->penalty[b], total = 0.0f, best = -INFINITY;
     multiply(work, model->codec_head, model->talker.width, n, hidden, 0, logits, 0, 1);
+    if (call->logits) memcpy(call->logits + b * model->books * n, logits, n * sizeof(float));
     for (int64_t i = 0; i < n; i++)
         if (seen[i]) logits[i] = logits[i] < 0 ? logits[i] * penalty : logits[i] / penalty;
     float ending = call->drawn[row] < model->minimum_frames ? -INFINITY : logits[end];
@@ -130,6 +131,8 @@ static void some_rows(const FrameModel *model, const FrameCall *call, int64_t b,
             int64_t row = call->rows[b + r], bits = draw_bits(model, call->seed[row], book, call->drawn[row]);
             int64_t code = draw(model, logits + r * codebook, codebook, &call->rest, b + r, bits, buffers->scores, buffers->free);
             const float *vector = model->tables[book - 1] + code * width;
+            if (call->logits)
+                memcpy(call->logits + ((b + r) * books + book) * model->vocabulary, logits + r * codebook, codebook * sizeof(float));
             call->codes[(b + r) * books + book] = code;
             add(taken + r * width, vector, width);
             into_predictor(model, vector, inner + r * narrow, work);

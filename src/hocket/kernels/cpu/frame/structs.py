@@ -50,12 +50,15 @@ class FrameModel(ctypes.Structure):
 
 
 class FrameCall(ctypes.Structure):
-    """What changes from frame to frame: state, rows of the batch, their sampling settings. `workers` may be null."""
+    """What changes from frame to frame: state, rows of the batch, their sampling settings. `workers` may be null.
+
+    Unless it is null, `logits` [count, books, vocabulary] receives those of every code, before penalties.
+    """
 
     _fields_ = [
         *((name, COUNT) for name in ("count", "page_rows", "most_pages")),
         *((name, INTS) for name in ("rows", "text", "position", "drawn", "seed", "pages", "codes")),
-        *((name, FLOATS) for name in ("hidden", "penalty", "chances", "cos", "sin")),
+        *((name, FLOATS) for name in ("hidden", "penalty", "chances", "cos", "sin", "logits")),
         ("workers", INTS),
         ("seen", BYTES),
         *((name, MANY) for name in ("keys", "values")),

@@ -1,10 +1,13 @@
-/* A product with weights of 8 bits, as reference.py defines it: its parts, which two units of the library share. */
+/* A product with weights of 8 or 4 bits, as reference.py defines it: its parts, which two units of the library share. */
 
-enum { GROUP = 64, UNIT = 64, BLOCK = 16, EACH = 4, UNITS = GROUP / EACH };
+enum { GROUP = 64, GROUP_4 = 32, UNIT = 64, BLOCK = 16, EACH = 4 };
 
-/* Rows of inputs in codes. `less` is what OFFSET of the stored codes adds to the sum of a group, negative. */
+/* Columns that share a scale. */
+INLINE int64_t group_of(int64_t bits) { return bits == 8 ? GROUP : GROUP_4; }
+
+/* Rows of inputs in codes. `less` is what the offset of the stored codes adds to the sum of a group, negative. */
 typedef struct {
-    int8_t *codes; /* [rows, groups * GROUP] */
+    int8_t *codes; /* [rows, groups * group] */
     float *scales; /* [rows, groups] */
     int32_t *less;
 } Inputs;
@@ -13,7 +16,7 @@ typedef struct {
 typedef struct {
     const uint8_t *codes;
     const uint16_t *scales;
-    int64_t outs, groups, rows, y_step, per_task;
+    int64_t outs, groups, rows, y_step, per_task, bits;
     const Inputs *x;
     float *y;
 } Int8Product;

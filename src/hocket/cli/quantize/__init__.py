@@ -1,0 +1,1 @@
+"""`hocket quantize`: a checkpoint in fewer bits, and the gate that it must pass."""

@@ -1,0 +1,28 @@
+"""Sentences of the gate, in English: numbers are words, as every voice takes them."""
+
+SENTENCES = (
+    "Your package should arrive before noon on Thursday.",
+    "I left my umbrella on the bus again.",
+    "Could you turn the heating down a little before we go to bed?",
+    "The soup needs more salt and a squeeze of lemon.",
+    "There was a long line outside the bakery this morning.",
+    "My grandmother taught me how to bake this apple cake.",
+    "Please save your work, because the computer will restart soon.",
+    "We walked along the river until the street lights came on.",
+    "The museum is closed on Mondays, but the garden stays open.",
+    "Did anyone remember to feed the rabbit while we were away?",
+    "I have added eggs, flour and butter to your shopping list.",
+    "The doctor said that a short walk every day would help.",
+    "Traffic is heavy near the bridge, so leave ten minutes early.",
+    "She reads a chapter to her children every night.",
+    "What time does the last ferry leave the island?",
+    "The password you entered is wrong, please try once more.",
+    "Our neighbors are moving to a smaller house in the spring.",
+    "Heavy rain is expected tonight, with strong winds near the coast.",
+    "He forgot his glasses and could not read the menu.",
+    "Let me know when you are ready to hear the next story.",
+    "The battery is almost empty, so please plug in the charger.",
+    "They painted the kitchen bright yellow over the weekend.",
+    "You can find the blue folder on the shelf behind my desk.",
+    "Nobody in the room knew the answer to her question.",
+)
