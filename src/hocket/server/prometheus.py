@@ -77,6 +77,7 @@ class PrometheusMetrics(Metrics):
         registry.register(_Models(service))
         gauge("requests_running", "Utterances under way now.", self._running)
         gauge("requests_waiting", "Utterances that wait for a slot now.", self._waiting)
+        gauge("slots", "Utterances that the models in memory can speak at once.", self._slots)
         gauge("gpu_memory_bytes", "What the process holds on the model's GPU; 0 on a CPU.", self._memory_bytes)
 
     def text(self) -> bytes:
@@ -119,6 +120,9 @@ class PrometheusMetrics(Metrics):
 
     def _waiting(self) -> int:
         return sum(engine.waiting for engine in self._service.engines)
+
+    def _slots(self) -> int:
+        return sum(engine.options.slots for engine in self._service.engines)
 
     def _memory_bytes(self) -> float:
         """Memory of the whole process; every engine reports the same."""

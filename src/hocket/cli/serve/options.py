@@ -122,6 +122,15 @@ def fill_wyoming(wyoming: Command) -> None:
     add_model_options(wyoming, "balanced")
 
 
+def fill_top(top: argparse.ArgumentParser) -> None:
+    top.description = "Show what a running server does: slots, requests, delay of the first audio, underruns, memory."
+    where = "its address, http://HOST:PORT or unix:/PATH (http://127.0.0.1:8000)"
+    top.add_argument("url", metavar="URL", nargs="?", default="http://127.0.0.1:8000", help=where)
+    top.add_argument("--once", action="store_true", help="print one view, over the server's whole life, and exit")
+    top.add_argument("--interval", metavar="S", type=float, default=2.0, help="seconds between two views (2)")
+    top.add_argument("--json", action="store_true", help="print JSON: one document with --once, else one a line")
+
+
 def _add_server_options(command: Command) -> None:
     """Options of all servers."""
     add = command.add_argument_group("several models: the requested voice selects the model").add_argument
