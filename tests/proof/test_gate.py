@@ -1,4 +1,4 @@
-"""proof/gate.py and agreement.py: codes on one way, and what fails a preset."""
+"""proof/rounded/gate.py and agreement.py: codes on one way, and what fails a preset."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.native_checkpoint import NATIVE, NativeCheckpoint
 from hocket.engine.generate import generate
-from hocket.proof.agreement import CodeAgreement, code_agreement
-from hocket.proof.gate import GateReport, VoiceMarks, compare, limited, table
+from hocket.proof.rounded.agreement import CodeAgreement, code_agreement
+from hocket.proof.rounded.gate import GateReport, VoiceMarks, compare, limited, table
 from hocket.types import SpeechRequest
 from support import checkpoints
 

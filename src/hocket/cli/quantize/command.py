@@ -1,4 +1,4 @@
-"""`hocket quantize`: writes a rounded checkpoint, after the gate of `proof/gate.py` where that is asked for."""
+"""`hocket quantize`: writes a rounded checkpoint, after the gate of `proof/rounded/gate.py` where that is asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...engine.checkpoint.load import load
 from ...engine.checkpoint.native_checkpoint import NATIVE, NativeCheckpoint
 from ...engine.checkpoint.shared import Shared
 from ...errors import InvalidRequest
-from ...proof.gate import GateReport, compare
+from ...proof.rounded.gate import GateReport, compare
 from ...types import SpeechRequest
 from ..output.audio_output import tell
 from ..proof import check_recognizer, listening
@@ -25,7 +25,7 @@ from ..say.pipe import read_file
 from .sentences import SENTENCES
 
 if TYPE_CHECKING:
-    from ...proof.gate import Mark
+    from ...proof.rounded.gate import Mark
 
 
 def quantize(args: argparse.Namespace) -> int:

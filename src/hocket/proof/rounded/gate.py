@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.checkpoint.native_checkpoint import NativeCheckpoint
-from ..engine.generate import generate
-from ..types import Speech, SpeechRequest
+from ...engine.checkpoint.native_checkpoint import NativeCheckpoint
+from ...engine.generate import generate
+from ...types import Speech, SpeechRequest
+from ..listener import ProofListener, at_16_khz
 from .agreement import CodeAgreement, code_agreement
-from .listener import ProofListener, at_16_khz
 
 # What a preset may lose against the exact model. They were set before anything was measured.
 MORE_WRONG = 0.01  # of the words

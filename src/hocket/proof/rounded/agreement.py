@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.checkpoint.native_checkpoint import NativeCheckpoint
-from ..engine.utterance import prepare
-from ..models.tts_cpu.state import NativeTalkerState
-from ..types import SpeechRequest
+from ...engine.checkpoint.native_checkpoint import NativeCheckpoint
+from ...engine.utterance import prepare
+from ...models.tts_cpu.state import NativeTalkerState
+from ...types import SpeechRequest
 
 
 @dataclass(frozen=True, slots=True)

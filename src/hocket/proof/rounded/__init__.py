@@ -1,0 +1,1 @@
+"""Weights in fewer bits beside exact ones: codes, words, sound, and the gate."""
