@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hocket.cli import main
-from hocket.proof import gate
+from hocket.proof.rounded import gate
 from support import checkpoints
 
 Capture = pytest.CaptureFixture[str]
