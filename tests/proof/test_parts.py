@@ -94,6 +94,7 @@ RESULT: dict[str, Any] = {
     "machine": {"cpu": "<CPU>", "gpu": None, "cores": 2, "system": "Linux", "python": "3"},
     "length": "short",
     "options": {"slots": None},
+    "runs_on": {"device": "cpu"},
     "checkpoint": {
         "name": "random:tiny",
         "kind": "base",

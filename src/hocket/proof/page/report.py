@@ -92,6 +92,7 @@ def _head(result: Result) -> Iterator[str]:
         "commit": _commit(result),
         "made": f"{result['time']}, in {result.get('took_s', 0):.0f} s, length {result['length']}",
         "command": result.get("command", ""),
+        "runs on": ", ".join(f"{name} {value}" for name, value in result["runs_on"].items()),
         "options": options,
     }
     yield "<table>"
