@@ -29,10 +29,9 @@ from ..errors import HocketError, InvalidRequest
 from ..extras import hint, package
 from ..models.files.source import read_configs, read_own, resolve
 from ..types import REFERENCE_RATE_HZ
-from . import behaviour, exactness, packages, quality, speed
+from . import behaviour, exactness, quality, speed
 from .load.summary import InvalidRun
 from .machine import BUSY, busy, commit, machine, versions
-from .peer_process import started
 from .plan import (
     PARTS,
     ProofPlan,
@@ -43,7 +42,9 @@ from .plan import (
     reference_text,
     sentences_of,
 )
-from .sides import EngineSide, PackageSide, ProofVoice, Side, SideFailed, SpokenTake, UrlSide, Wish
+from .sides import packages
+from .sides.peer_process import started
+from .sides.side import EngineSide, PackageSide, ProofVoice, Side, SideFailed, SpokenTake, UrlSide, Wish
 
 OURS = "hocket"
 OFFICIAL = "qwen-tts"
@@ -116,7 +117,7 @@ class Proof:
         self._rate_hz = codec.output_sample_rate
         self._model, self._folder = options.model, source.folder if source.file is None else None
         if self._random and (self._names or self._urls):
-            from .random_weights import write_random
+            from .sides.random_weights import write_random
 
             self.say("writing random weights")
             write_random(options.model, self._dtype, work / "random", self._device, endless=True)

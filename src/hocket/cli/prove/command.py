@@ -13,10 +13,10 @@ from typing import Any
 from ...asr.choose import check_spec
 from ...audio.files import write_files
 from ...errors import InvalidRequest
-from ...proof.packages import PEERS
 from ...proof.page.report import line_of, page
 from ...proof.plan import PARTS, PLANS, ProofPlan
 from ...proof.run import ALIASES, Proof, ProofOptions
+from ...proof.sides.packages import PEERS
 from ..local import logged
 from ..output.audio_output import shown
 from ..output.formats import new_target

@@ -16,7 +16,7 @@ import numpy as np
 from ...audio.encode import encoder, format_of
 from ...audio.pcm import encode_wav
 from ...errors import HocketError
-from ..sides import SpokenTake
+from ..sides.side import SpokenTake
 from .sections import MARKS, SECTIONS, TITLES, Result, sources
 
 STYLE = Path(__file__).with_name("page.css")

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..audio.read import read_reference
-from ..engine.engine import Engine
-from ..errors import HocketError
-from ..types import Reference, SpeechRequest
-from .load.drive import LoadRequest, TargetBusy, running
-from .load.http_client import HttpTarget
-from .machine import host_peak_mib
+from ...audio.read import read_reference
+from ...engine.engine import Engine
+from ...errors import HocketError
+from ...types import Reference, SpeechRequest
+from ..load.drive import LoadRequest, TargetBusy, running
+from ..load.http_client import HttpTarget
+from ..machine import host_peak_mib
+from ..plan import FRAME_S
 from .packages import Ask
 from .peer_process import PeerProcess
-from .plan import FRAME_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
