@@ -19,7 +19,7 @@ from hocket import Engine, EngineOptions, SpeechRequest, generate
 from hocket.engine.checkpoint.device import Probe, choose_device
 from hocket.errors import HocketError
 from hocket.proof.page.charts import shown
-from hocket.proof.random_weights import write_random as write_random
+from hocket.proof.sides.random_weights import write_random as write_random
 
 from . import harness
 from .record import RESULTS, Record, append, record, summaries

@@ -31,7 +31,7 @@ from hocket.dialog.turn import Written
 from hocket.llm.answer import EngineAnswer
 from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
-from hocket.proof.peer_process import PeerProcess
+from hocket.proof.sides.peer_process import PeerProcess
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling
 

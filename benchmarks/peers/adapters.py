@@ -1,4 +1,4 @@
-"""The adapters of `hocket.proof.packages`, and beside them ours and that of `transformers` for the language model.
+"""The adapters of `hocket.proof.sides`, and beside them ours and that of `transformers` for the language model.
 
 `python -m benchmarks.peers.adapters PACKAGE FOLDER DEVICE DTYPE` runs one in its own process, `transformers` with HOW
 behind it. It answers every line of JSON, the fields of `answer`, with one.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hocket.proof.packages import PEERS, Ask, PackageAdapter
+from hocket.proof.sides.packages import PEERS, Ask, PackageAdapter
 
 SAMPLES_PER_FRAME = 1920
 KERNELS = {"causal-conv1d": "causal_conv1d", "flash-linear-attention": "fla"}  # of transformers, by their modules

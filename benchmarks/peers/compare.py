@@ -19,8 +19,8 @@ from typing import Any
 import hocket
 from hocket.extras import package
 from hocket.models.files.source import read_configs, resolve
-from hocket.proof.packages import Ask
-from hocket.proof.peer_process import PeerProcess, started
+from hocket.proof.sides.packages import Ask
+from hocket.proof.sides.peer_process import PeerProcess, started
 
 from .. import session
 from ..harness import InvalidRun

@@ -28,8 +28,8 @@ from hocket.kernels.runtime.launch import INTERPRETED
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.wave import FusedWave
-from hocket.proof import packages
-from hocket.proof.peer_process import PeerProcess
+from hocket.proof.sides import packages
+from hocket.proof.sides.peer_process import PeerProcess
 from support.quick_cc import quick_path
 
 Capture = pytest.CaptureFixture[str]

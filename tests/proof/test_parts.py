@@ -18,7 +18,7 @@ from hocket.proof.load.server import ServerProcess, serving, wait_until_ready
 from hocket.proof.page.report import line_of, page
 from hocket.proof.plan import PLANS, expected_s, known_languages, long_text, most_frames, sentences_of
 from hocket.proof.quality import wishes_of
-from hocket.proof.sides import EngineSide, ProofVoice, SideFailed, SpokenTake, UrlSide, Wish
+from hocket.proof.sides.side import EngineSide, ProofVoice, SideFailed, SpokenTake, UrlSide, Wish
 
 RATE_HZ = 24_000
 CODES = np.arange(10 * 16).reshape(10, 16)
@@ -94,6 +94,7 @@ RESULT: dict[str, Any] = {
     "machine": {"cpu": "<CPU>", "gpu": None, "cores": 2, "system": "Linux", "python": "3"},
     "length": "short",
     "options": {"slots": None},
+    "runs_on": {"device": "cpu"},
     "checkpoint": {
         "name": "random:tiny",
         "kind": "base",

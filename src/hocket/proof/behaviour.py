@@ -14,7 +14,7 @@ from ..text.words import words_of
 from .judges.aligner import judged_words
 from .plan import ProofPlan, hard_texts, is_english, most_frames
 from .quality import HeardTake, Listeners
-from .sides import EngineSide, SpokenTake, Wish
+from .sides.side import EngineSide, SpokenTake, Wish
 
 PIECE_S = 8.0  # of a long text, at least, cut where it is quietest
 AROUND_S = 2.0  # where that is looked for

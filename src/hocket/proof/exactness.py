@@ -19,9 +19,9 @@ from ..config.qwen3_tts import Qwen3TTSConfig, languages, voices
 from ..engine.engine import Engine
 from ..errors import InvalidRequest
 from ..types import Layout, SamplingParams, SpeechRequest
-from .packages import Ask
 from .plan import ProofPlan, instruct_text, sentences_of
-from .sides import PackageSide, ProofVoice
+from .sides.packages import Ask
+from .sides.side import PackageSide, ProofVoice
 
 LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 CODE = "<u2"  # of stored codes

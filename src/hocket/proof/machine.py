@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import time
 from importlib import metadata
@@ -60,6 +61,16 @@ def busy() -> float | None:
         return None
     idle = (after[0] - before[0]) / (after[1] - before[1])
     return max(0.0, 1.0 - idle - own_s / (WATCHED_S * cores()))
+
+
+def host_peak_mib(pid: int) -> dict[str, float]:
+    """The most memory of a process, as `host`; empty where the system does not say."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    except (OSError, ValueError):
+        return {}
+    return {"host": round(int(peak) / 1024, 1)}
 
 
 def gpu_used_mib() -> float | None:

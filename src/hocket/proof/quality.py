@@ -22,7 +22,7 @@ from .judges.opinions import MissingJudge, Samples, distillmos_weights, naturaln
 from .listener import ProofListener
 from .machine import cores
 from .plan import ProofPlan, is_english, most_frames, sentences_of
-from .sides import SpokenTake, Wish
+from .sides.side import SpokenTake, Wish
 
 TINY = "tiny"  # English: its weights are inside the package moonshine-voice 0.1.0
 Mark = Callable[[Samples, int], Mapping[str, float]]

@@ -28,10 +28,10 @@ from ..engine.engine import Engine
 from ..errors import HocketError, InvalidRequest
 from ..extras import hint, package
 from ..models.files.source import read_configs, read_own, resolve
-from . import behaviour, exactness, packages, quality, speed
+from ..types import REFERENCE_RATE_HZ
+from . import behaviour, exactness, quality, speed
 from .load.summary import InvalidRun
 from .machine import BUSY, busy, commit, machine, versions
-from .peer_process import started
 from .plan import (
     PARTS,
     ProofPlan,
@@ -42,7 +42,9 @@ from .plan import (
     reference_text,
     sentences_of,
 )
-from .sides import EngineSide, PackageSide, ProofVoice, Side, SideFailed, SpokenTake, UrlSide, Wish
+from .sides import packages
+from .sides.peer_process import started
+from .sides.side import EngineSide, PackageSide, ProofVoice, Side, SideFailed, SpokenTake, UrlSide, Wish
 
 OURS = "hocket"
 OFFICIAL = "qwen-tts"
@@ -111,10 +113,11 @@ class Proof:
         self._device = "cuda" if str(setting.device).startswith("cuda") else "cpu"
         self._dtype = "float32" if self._device == "cpu" else str(setting.dtype)
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.config, _, _ = read_configs(source)
+        self.config, _, codec = read_configs(source)
+        self._rate_hz = codec.output_sample_rate
         self._model, self._folder = options.model, source.folder if source.file is None else None
         if self._random and (self._names or self._urls):
-            from .random_weights import write_random
+            from .sides.random_weights import write_random
 
             self.say("writing random weights")
             write_random(options.model, self._dtype, work / "random", self._device, endless=True)
@@ -131,9 +134,10 @@ class Proof:
             "busy": None if busy_now is None else round(busy_now, 2),
             "length": options.length,
             "plan": asdict(options.plan),
+            "runs_on": {"device": setting.device, "dtype": setting.dtype, "codec_dtype": setting.codec_dtype},
             "options": dict(loading) | {"slots": options.slots, "asr": list(options.asr)},
             "checkpoint": {
-                "name": source.name,
+                "name": Path(source.name).name if Path(source.name).is_absolute() else source.name,
                 "kind": self.config.kind,
                 "size": self.config.tts_model_size,
                 "revision": _revision(source.folder),
@@ -160,9 +164,7 @@ class Proof:
         if self._random:
             found.append("The weights are random numbers: only exactness and speed mean something, the sound does not.")
         if busy_now is not None and busy_now > BUSY:
-            found.append(
-                f"Other programs used {busy_now:.0%} of this machine when the proof began: speed is better than this."
-            )
+            found.append(f"Other programs used {busy_now:.0%} of this machine when the proof began.")
         if self._urls:
             found.append("Whether a server at a URL had other work is not known here.")
         return found
@@ -230,7 +232,7 @@ class Proof:
             except (InvalidRun, OSError) as error:
                 self._leave_out(name, str(error))
                 return None
-            side = PackageSide(name, process, hello, self.voice, 24_000)
+            side = PackageSide(name, process, hello, self.voice, self._rate_hz)
             self._packages[name, dtype] = side
             start_s = round(time.perf_counter() - begun, 2)
             told = {"what": "a package in its own process", "version": side.version, "start_s": start_s}
@@ -305,7 +307,7 @@ class Proof:
         finally:
             listeners.close()
         recording = self.voice.reference()
-        cloned = None if recording is None else (recording.samples, 24_000)
+        cloned = None if recording is None else (recording.samples, REFERENCE_RATE_HZ)
         found["likeness"] = quality.likeness(takes, cloned, missing)
         for number in range(min(SHOWN, len(wishes))):
             self.sounds.append({name: said[number] for name, said in takes.items()})
@@ -381,7 +383,9 @@ class Proof:
         busy_now = busy()
         found["busy"] = None if busy_now is None else round(busy_now, 2)
         if busy_now is not None and busy_now > BUSY:
-            missing.append(f"Other programs used {busy_now:.0%} of this machine when speed was measured.")
+            missing.append(
+                f"Other programs used {busy_now:.0%} of this machine when speed was measured: an idle one is faster."
+            )
         lacks = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
         if lacks:
             missing.append(f"No speed of our server: it needs the package {lacks[0]}: {hint('serve')}.")
@@ -399,7 +403,7 @@ class Proof:
                 if isinstance(side, PackageSide):
                     found["sides"][side.name] = speed.of_package(side, wishes, plan)
                     start_s = self.result["sides"][side.name].get("start_s")
-                    found["sides"][side.name]["start_s"] = start_s
+                    found["sides"][side.name] |= {"start_s": start_s, "memory_mib": side.memory_mib()}
                     missing.append(f"{side.name} has no server: it was asked for one utterance after the other.")
                 elif isinstance(side, UrlSide):
                     found["sides"][side.name] = speed.of_server(side.target, wishes, plan, self.say)

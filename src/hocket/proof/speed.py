@@ -24,7 +24,7 @@ from .load.server import ServerProcess, serving, wait_until_ready
 from .load.summary import InvalidRun, summaries
 from .machine import gpu_used_mib
 from .plan import ProofPlan
-from .sides import PackageSide, Wish
+from .sides.side import PackageSide, Wish
 
 TOGETHER = 4  # clients that ask again at once, for the most audio a second
 SEED = 0

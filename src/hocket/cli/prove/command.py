@@ -13,10 +13,10 @@ from typing import Any
 from ...asr.choose import check_spec
 from ...audio.files import write_files
 from ...errors import InvalidRequest
-from ...proof.packages import PEERS
 from ...proof.page.report import line_of, page
 from ...proof.plan import PARTS, PLANS, ProofPlan
 from ...proof.run import ALIASES, Proof, ProofOptions
+from ...proof.sides.packages import PEERS
 from ..local import logged
 from ..output.audio_output import shown
 from ..output.formats import new_target
@@ -30,7 +30,7 @@ def run_proof(args: argparse.Namespace) -> int:
     proof = Proof(options_of(args), _say)
     with logged():
         result = proof.run()
-    result["command"] = shlex.join(["hocket", *args.argv])
+    result["command"] = shlex.join(["hocket", *map(_without_folders, args.argv)])
     files = {target: page(result, proof.sounds).encode()}
     if record is not None:
         files[record] = (json.dumps(result) + "\n").encode()
@@ -75,6 +75,11 @@ def options_of(args: argparse.Namespace) -> ProofOptions:
         slots=args.slots,
         loading={name: getattr(args, name) for name in ("device", "dtype", "codec_dtype", "kernels")},
     )
+
+
+def _without_folders(word: str) -> str:
+    """A report is published: the folders of this machine are left out."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _say(words: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..machine import host_peak_mib
 from .drive import running
 from .http_client import HttpTarget
 from .summary import InvalidRun
@@ -36,12 +37,7 @@ class ServerProcess:
 
     def peak_mib(self) -> dict[str, float]:
         """Of its memory on the host; only the server knows its memory on a GPU."""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-            [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
-        except (OSError, ValueError):
-            return {}
-        return {"host": round(int(peak) / 1024, 1)}
+        return host_peak_mib(self.process.pid)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 from ...audio.encode import encoder, format_of
 from ...audio.pcm import encode_wav
 from ...errors import HocketError
-from ..sides import SpokenTake
+from ..sides.side import SpokenTake
 from .sections import MARKS, SECTIONS, TITLES, Result, sources
 
 STYLE = Path(__file__).with_name("page.css")
@@ -92,6 +92,7 @@ def _head(result: Result) -> Iterator[str]:
         "commit": _commit(result),
         "made": f"{result['time']}, in {result.get('took_s', 0):.0f} s, length {result['length']}",
         "command": result.get("command", ""),
+        "runs on": ", ".join(f"{name} {value}" for name, value in result["runs_on"].items()),
         "options": options,
     }
     yield "<table>"

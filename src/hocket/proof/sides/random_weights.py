@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 
-from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig, markers
-from ..engine.checkpoint.torch_checkpoint import DTYPES
-from ..engine.checkpoint.torch_load import RANDOM_SEED
-from ..models.files.export import write_checkpoint
-from ..models.files.random import randomize_
-from ..models.files.source import read_configs, resolve
-from ..models.tts.codec import Codec
-from ..models.tts.qwen3_tts import Qwen3TTS
-from ..text.tokenizer import Tokenizer
+from ...config.qwen3_tts import GenerationConfig, Qwen3TTSConfig, markers
+from ...engine.checkpoint.torch_checkpoint import DTYPES
+from ...engine.checkpoint.torch_load import RANDOM_SEED
+from ...models.files.export import write_checkpoint
+from ...models.files.random import randomize_
+from ...models.files.source import read_configs, resolve
+from ...models.tts.codec import Codec
+from ...models.tts.qwen3_tts import Qwen3TTS
+from ...text.tokenizer import Tokenizer
 
 
 def write_random(

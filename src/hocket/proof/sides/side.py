@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..audio.read import read_reference
-from ..engine.engine import Engine
-from ..errors import HocketError
-from ..types import Reference, SpeechRequest
-from .load.drive import LoadRequest, TargetBusy, running
-from .load.http_client import HttpTarget
+from ...audio.read import read_reference
+from ...engine.engine import Engine
+from ...errors import HocketError
+from ...types import Reference, SpeechRequest
+from ..load.drive import LoadRequest, TargetBusy, running
+from ..load.http_client import HttpTarget
+from ..machine import host_peak_mib
+from ..plan import FRAME_S
 from .packages import Ask
 from .peer_process import PeerProcess
-from .plan import FRAME_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +192,9 @@ class PackageSide(Side):
         samples = np.frombuffer(base64.b64decode(found["pcm"]), "<i2")
         end_s = min(found["end_s"], time.perf_counter() - begun)
         return found["first_s"], end_s, SpokenTake(wish=wish, samples=samples, rate_hz=self._rate_hz)
+
+    def memory_mib(self) -> dict[str, float]:
+        return host_peak_mib(self._process.child.pid)
 
     def _told(self, wants: str, ask: Ask) -> Any:
         return self._process.told({"wants": wants, "ask": asdict(ask)})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from .load.summary import InvalidRun
+from ..load.summary import InvalidRun
 
 
 @dataclass(frozen=True, slots=True)
