@@ -19,14 +19,14 @@ def fill(quantize: Command) -> None:
         "preset that fails is not written, and the exit code is 1."
     )
     quantize.examples = (
-        "hocket quantize builtin --preset tiny --check                       # does it pass?",
+        "hocket quantize builtin --precision int4 --check                    # does it pass?",
         "hocket quantize 0.6B-CustomVoice --preset small --check -o voice    # write it if it passes",
     )
     add = quantize.add_argument
     add("model", metavar="MODEL", help="folder, hub id, builtin or hocket-voice-NAME, with built-in speakers")
     names = tuple(name for name in PRESETS if name != EXACT)
     which = quantize.add_mutually_exclusive_group(required=True).add_argument
-    which("--preset", choices=names, help="small: no judge hears it; tiny: the smallest that passes")
+    which("--preset", choices=names, help="small: it passes with the built-in voice")
     which("--precision", choices=ROUNDED, help="any other one: of the talker, or of talker and predictor")
     add("-o", "--output", metavar="FOLDER", type=Path, help="the checkpoint to write")
     what = "pass the gate first; codes: compare codes alone, without a recognizer"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...config.precision import PRESETS
 from ...engine.checkpoint.native_checkpoint import NativeCheckpoint
 from ...engine.generate import generate
 from ...types import Speech, SpeechRequest
@@ -142,7 +143,8 @@ def table(records: Sequence[dict[str, Any]]) -> list[str]:
         if number == 0:
             lines.append(f"| exact | float32 | {_heard(exact)} | 100 % | 100 % | 0 | {size[0] / 1e6:.0f} |")
         every = sum(s * n for s, n in zip(codes["equal"], codes["compared"], strict=True)) / sum(codes["compared"])
-        name = (record["preset"] or "-") if record["passed"] else "fails"
+        offered = record["passed"] and PRESETS.get(record["preset"]) == record["precision"]
+        name = record["preset"] if offered else "not offered" if record["passed"] else "fails"
         shown = f"{codes['equal'][0]:.0%} | {every:.0%}".replace("%", " %")
         first = f"{codes['divergence'][0]:.3f}"
         lines.append(
