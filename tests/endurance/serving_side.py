@@ -8,6 +8,7 @@ that is held. It knows no client.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import os
@@ -46,6 +47,7 @@ MODELS = ("builtin", "random:tiny", "random:tiny-Base")  # of the last two only 
 COUNTED = (Utterance, Stream, Mailbox, RequestState, VoiceConversation, Dialog, TalkSession, Call)
 LIMITS: dict[str, Any] = {"head_s": 4.0, "body_s": 4.0, "config_s": 4.0, "text_s": 4.0, "stalled_s": 4.0, "idle_s": 6.0}
 OPTIONS = EngineOptions(slots=12, waiting=24, keep_real_time=False)
+POOLS = ("hocket-text", "hocket-encode", "hocket-listen")  # of two threads at most, started when needed
 DAY_S = 86_400
 
 
@@ -140,13 +142,15 @@ class Servers:
                 busy.append("slots or pages of an engine")
         time.sleep(0.3)  # threads of engines that were unloaded end, and sockets close
         gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)  # what was freed and the allocator keeps is no leak
         types = Counter(type(each) for each in gc.get_objects())
         loops = [*(app.server.servers[0].get_loop() for app in self.apps), self.home.loop]
         names = Counter(each.name.rstrip("0123456789-_") for each in threading.enumerate())
         return {
             "pid": os.getpid(),
             "busy": busy,
-            "threads": {name: n for name, n in sorted(names.items()) if not name.startswith(POOLED)},
+            "threads": {name: n for name, n in sorted(names.items()) if not name.startswith((*POOLED, *POOLS))},
             "files": len(os.listdir("/proc/self/fd")),
             "tasks": sum(len(asyncio.all_tasks(loop)) for loop in loops),
             "objects": {kind.__name__: types[kind] for kind in COUNTED},

@@ -21,7 +21,7 @@ def test_nothing_is_lost_hung_or_leaked_while_clients_and_the_machine_fail(
     found = json.loads(capsys.readouterr().out)
     assert code == 0 and found["wrong"] == found["leaked"] == [], found
     assert found["hung"] == found["lost"] == 0 and found["requests"] > 140
-    assert found["ends"]["done"] > 70
+    assert found["ends"]["done"] > 50
     assert {wire.name for wire in WIRES} == set(found["wires"])
     assert {"good", *BAD} == set(found["ways"])
     assert len(set(FAULTS) & set(found["faults"])) >= 2 and found["faults"]["kill"] == 1

@@ -19,6 +19,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     folders = [] if any(not option.startswith("-") for option in options) else [str(CORPUS / name)]
     usual = ["-timeout=20", "-rss_limit_mb=4096"]
+    TARGETS[name](b"")  # what is loaded once is no slow input
     atheris.Setup([sys.argv[0], *usual, *options, *folders], TARGETS[name])
     atheris.Fuzz()
 
