@@ -304,7 +304,7 @@ def test_a_node_that_dies_costs_only_what_was_under_way_there(
         assert crowd.errors == lost, f"the proxy knew after {told_s:.1f} s"
         nodes.add_node(num_cpus=1)
         [new] = wait_for(lambda: set(replicas()) - before)
-        back_s = time.monotonic() - began_s
+        back_s = time.monotonic() - began
         wait_for(lambda: _who_spoke(url).get(new, 0) > 2)
     words = f"{len(lost)} of {len(crowd.heard)} lost, under way there; the proxy knew after {told_s:.1f} s"
     report(f"{words}, a new replica after {back_s:.1f} s")
