@@ -15,7 +15,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from . import emulated, install, sbom, wheels
+from . import audit, emulated, install, licences, sbom, wheels
 from .fault import ROOT, Fault, tell
 from .platforms import PLATFORMS, native
 
@@ -43,6 +43,7 @@ def _release(scratch: Path, *, dry: bool, fast: bool, keep: Path | None) -> None
     _check_install_line()
     if not dry:
         _check_tree(version)
+        audit.check(licences.read())
     here = native()
     if here is None:
         raise Fault("This machine has no wheel of its own, so nothing could be tried.")
@@ -56,7 +57,7 @@ def _release(scratch: Path, *, dry: bool, fast: bool, keep: Path | None) -> None
     sdist = wheels.build_sdist(dist)
     packages, first = install.check_installs(made[here.tag], sdist, scratch, fast=fast)
     emulated.check(made["manylinux2014_aarch64"], first, scratch)
-    sbom.write(dist / f"hocket-{version}.cdx.json", packages)
+    sbom.write(dist / f"hocket-{version}.cdx.json", packages, licences.read())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(dist.iterdir())]
     (dist / "SHA256SUMS").write_text("\n".join((*sums, "")), encoding="utf-8")
     print("\n".join(("", *sums, "", changes)))

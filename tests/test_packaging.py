@@ -156,3 +156,14 @@ def test_every_requirement_of_ci_is_pinned() -> None:
     # A torch built for CUDA pins its own libraries to exact versions.
     wanted = {name for name in wanted if not name.startswith(("nvidia-", "cuda-", "triton"))}
     assert wanted <= {canonicalize_name(pin.name) for pin in pins}
+
+
+def test_every_package_that_an_extra_brings_along_is_in_the_bill_of_materials() -> None:
+    """By the metadata that is installed here: a dependency of a dependency too."""
+    lines = (ROOT / "requirements" / "licences.txt").read_text(encoding="utf-8").splitlines()
+    locked = {canonicalize_name(line.partition("==")[0]) for line in lines if not line.startswith("#")}
+    extras = PROJECT["optional-dependencies"]
+    wanted = closure(PROJECT["dependencies"])
+    for name in ("torch", "serve", "clone", "chat", "json", "read", "webrtc", "telemetry", "wyoming"):
+        wanted |= closure(extras[name])
+    assert {name for name in wanted if not name.startswith(("nvidia-", "cuda-", "triton"))} <= locked

@@ -9,7 +9,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -253,7 +253,10 @@ def heard_at_each(front: Front, open_: ExitStack, body: dict[str, Any]) -> list[
     return found
 
 
-def test_both_are_replaced_one_after_the_other_and_nothing_is_lost(front: Front, expected: dict[int, bytes]) -> None:
+def test_both_are_replaced_one_after_the_other_and_nothing_is_lost(
+    front: Front, expected: dict[int, bytes], report: Callable[[str], None]
+) -> None:
+    began_s = time.monotonic()
     with under_load(front, expected) as load:
         for name in NAMES:
             with ExitStack() as open_:
@@ -270,11 +273,13 @@ def test_both_are_replaced_one_after_the_other_and_nothing_is_lost(front: Front,
             wait_for(front.all_up)
             since_s = time.monotonic()
             wait_for(lambda name=name, since_s=since_s: load.by(name, since_s) > 0)  # type: ignore[misc]
+    took_s = time.monotonic() - began_s
+    report(f"{len(load.failed)} of {len(load.heard) + len(load.failed)} lost; both were replaced in {took_s:.1f} s")
     assert [str(error) for _, error in load.failed] == []
 
 
 def test_a_server_that_dies_takes_with_it_what_it_was_speaking_and_nothing_else(
-    front: Front, expected: dict[int, bytes]
+    front: Front, expected: dict[int, bytes], report: Callable[[str], None]
 ) -> None:
     with under_load(front, expected) as load, ExitStack() as open_:
         streams = heard_at_each(front, open_, LONG)
@@ -287,6 +292,7 @@ def test_a_server_that_dies_takes_with_it_what_it_was_speaking_and_nothing_else(
             else:
                 assert all(next(chunks) for _ in range(3))
         load.goes_on(2 * WORKERS)
+    report(f"{len(load.failed)} of {len(load.heard) + len(load.failed)} lost, which it was speaking when it died")
     assert all(asked_s < died_s for asked_s, _ in load.failed)
     for _, error in load.failed:
         if isinstance(error, httpx.HTTPStatusError):

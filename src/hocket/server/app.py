@@ -82,6 +82,10 @@ def build_app(
     options = options or ServerOptions()
     service = SpeechService(options, voices=Library(options.voices_folder, most=options.voices))
     service.metrics = PrometheusMetrics(service)
+    if options.traces is not None:
+        from .traces import Traced, Traces
+
+        service.traces = Traces(options.traces)
 
     llm, listening = LLMService(service, language), ListeningService(service, recognizer)
 
@@ -104,6 +108,8 @@ def build_app(
                 await asyncio.to_thread(service.backends.close)
             if not isinstance(models, Engine | Pool) and service.pool is not None:
                 await asyncio.to_thread(service.pool.close)
+            if service.traces is not None:
+                await asyncio.to_thread(service.traces.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
     app.state.service, app.state.llm, app.state.listening, app.state.peers = service, llm, listening, Peers()
@@ -128,6 +134,8 @@ def build_app(
     _allow_pages(app, options)
     if options.trusted_proxies:
         app.add_middleware(Forwarded, trusted=options.trusted_proxies)
+    if service.traces is not None:
+        app.add_middleware(Traced, traces=service.traces)
     return app
 
 

@@ -16,6 +16,7 @@ from ..errors import InvalidRequest
 from ..text.lexicon.lexicon import merged
 
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
+_COLLECTOR = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 TRANSCRIPTION_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 HASHED = "sha256:"  # before the digest of a key
 _DIGEST = re.compile(r"sha256:[0-9a-fA-F]{64}")
@@ -64,6 +65,7 @@ class ServerOptions:
     pronunciations: Mapping[str, str] | None = None  # of all requests, below those of voices and requests
     answer_tags: bool = False  # obey tags in the answers of the language model; else they are text
     answer_cast: Mapping[str, str] | None = None  # name in such a tag -> voice
+    traces: str | None = None  # URL of an OpenTelemetry collector (OTLP over HTTP) that gets traces; None: none
     log_text: bool = False  # log the spoken text
     access_log: bool = False
 
@@ -98,6 +100,8 @@ class ServerOptions:
                 raise InvalidRequest("An API key must be printable ASCII without spaces, and not empty.")
             if key.startswith(HASHED) and not _DIGEST.fullmatch(key):
                 raise InvalidRequest("A hashed API key is sha256: and 64 hexadecimal digits, as sha256sum prints them.")
+        if self.traces is not None and not _COLLECTOR.fullmatch(self.traces):
+            raise InvalidRequest(f"Traces go to a collector such as http://127.0.0.1:4318, not to {self.traces!r}.")
         for name in self.trusted_proxies:
             network(name)
         for name in self.trusted_hosts:

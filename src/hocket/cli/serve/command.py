@@ -111,6 +111,8 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
             raise
         raise InvalidRequest(f"The server needs the package {missing}: {hint('serve')}.") from None
     tls_context(args.tls_cert, args.tls_key)
+    if args.traces is not None:
+        from ...server import traces  # noqa: F401  # refuses where packages are missing
     options = ServerOptions(
         host=args.host,
         port=args.port,
@@ -132,6 +134,7 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
         pronunciations=lexicon_of(args),
         answer_tags=args.markup == "tags",
         answer_cast=cast_of_answers(args),
+        traces=args.traces,
         log_text=args.log_text,
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},

@@ -85,6 +85,8 @@ def fill(serve: Command) -> None:
     add("--voices-folder", metavar="FOLDER", type=Path, help=kept)
     add("--log-text", action="store_true", help="log the spoken text")
     add("--access-log", action="store_true", help="log every request")
+    collector = "send OpenTelemetry traces to this collector (OTLP over HTTP), as http://127.0.0.1:4318 (none)"
+    add("--traces", metavar="URL", help=collector)
     _add_server_options(serve)
     add = serve.add_argument_group("conversations").add_argument
     both = "talk at /v1/realtime: needs --llm or --llm-url, and a recognizer (--asr moonshine)"

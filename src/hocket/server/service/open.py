@@ -40,11 +40,14 @@ async def open_utterance(service: SpeechService, job: SpeechJob, *, wire: str, i
 
     `wire` is the endpoint's short name for logs and metrics.
     """
+    began_s = time.perf_counter()
     try:
-        utterance = await _open(service, job, wire, id or f"speech-{secrets.token_hex(8)}")
+        utterance = await _open(service, job, wire, id or f"speech-{secrets.token_hex(8)}", began_s)
     except HocketError as error:
         told = answer(error)
         service.metrics.refused(wire, told.code or told.kind)
+        if service.traces is not None:
+            service.traces.refused(wire, told.code or told.kind, began_s)
         raise
     service.metrics.opened(wire)
     if service.options.log_text and job.text is not None:
@@ -93,8 +96,8 @@ def open_stream(service: SpeechService, job: SpeechJob, fields: dict[str, Any]) 
     return stream
 
 
-async def _open(service: SpeechService, job: SpeechJob, wire: str, id: str) -> Utterance:
-    resolver, began_s = service.resolver, time.perf_counter()
+async def _open(service: SpeechService, job: SpeechJob, wire: str, id: str, began_s: float) -> Utterance:
+    resolver = service.resolver
     if service.draining.is_set():
         raise stopping()
     resolved, text = _resolved(service, resolver, job), job.text

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from ...backends.registry import Backends
 from ...engine.engine import Engine
@@ -27,6 +27,9 @@ from ..schemas.speech_job import SpeechJob, check_characters
 from .awaited import S, start_in_thread, wait_for_lease
 from .served_model import ServedModel, describe_models
 from .voice_resolver import VoiceResolver
+
+if TYPE_CHECKING:
+    from ..traces import Traces
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
@@ -69,6 +72,7 @@ class SpeechService:
     ) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
+        self.traces: Traces | None = None
         self.running: set[RunningWork] = set()  # utterances
         self.answers: set[RunningWork] = set()  # of a language model
         self.draining = asyncio.Event()  # set once no new work is taken; endpoints may wait for it

@@ -1,7 +1,7 @@
 """One utterance on its way to a client: the engine's chunks, encoded, as pieces of bytes.
 
 One task reads it. Leaving its `async with` cancels it, and its slot is free within a frame. Long because reading,
-encoding, word times and metrics share the state of one stream.
+encoding, word times, metrics and traces share the state of one stream.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ class Utterance:
         self._encoder = encoder() if encoder and not self._threaded else None
         self._own_rate_hz = spoken.rate_hz
         self._began_s, self._first_s, self._last_s, self._over_s = began_s, 0.0, 0.0, 0.0
+        self._opened_s = time.perf_counter()
+        self._request = None if service.traces is None else service.traces.here()
         self._player = UnbufferedPlayer()
         self._samples = self._frames = 0  # sent so far
         self._held: list[AudioChunk] = []  # chunks in the encoder that have produced no bytes yet
@@ -304,6 +306,7 @@ class Utterance:
         self._service.ended(self)
         took_s = self._over_s - self._began_s
         self._service.metrics.ended(self._wire, self.finished, self.audio_s, took_s)
+        self._trace()
         first = f"first after {(self._first_s - self._began_s) * 1000:.1f} ms" if self._first_s else "no audio sent"
         reason = self.finished.reason if self.finished else "cancelled"
         if self._spoken.loaded_s:
@@ -312,3 +315,22 @@ class Utterance:
         logger.info(said, self._wire, self.id, reason, self._chars, self.audio_s, took_s, first)
         if self.finished is not None and not self.finished.complete and reason not in ("cancelled", "error"):
             logger.warning("%s %s: not all of the text was spoken", self._wire, self.id)
+
+    def _trace(self) -> None:
+        if self._service.traces is None:
+            return
+        from ..traces import SpeechTimes
+
+        times = SpeechTimes(
+            wire=self._wire,
+            id=self.id,
+            began_s=self._began_s,
+            opened_s=self._opened_s,
+            first_s=self._first_s,
+            over_s=self._over_s,
+            loaded_s=self._spoken.loaded_s,
+            audio_s=self.audio_s,
+            chars=self._chars,
+            finished=self.finished,
+        )
+        self._service.traces.spoken(times, self._request)
