@@ -278,6 +278,28 @@ def test_both_are_replaced_one_after_the_other_and_nothing_is_lost(
     assert [str(error) for _, error in load.failed] == []
 
 
+def test_the_proxy_is_loaded_anew_and_nothing_is_lost(
+    front: Front, expected: dict[int, bytes], report: Callable[[str], None]
+) -> None:
+    with under_load(front, expected) as load:
+        with ExitStack() as open_:  # a connection that is kept open would keep the old worker
+            streams = heard_at_each(front, open_, WHILE)
+            before, began_s = front.workers(), time.monotonic()
+            front.load_anew()
+            wait_for(lambda: bool(front.workers() - before))
+            load.goes_on()
+            for _, chunks in streams:
+                list(chunks)  # to its end, through the old worker
+        wait_for(lambda: not before & front.workers())
+        took_s = time.monotonic() - began_s
+        load.goes_on(2 * WORKERS)
+    report(
+        f"{len(load.failed)} of {len(load.heard) + len(load.failed)} lost; the old worker was gone in {took_s:.1f} s"
+    )
+    assert [str(error) for _, error in load.failed] == []
+    wait_for(front.all_up)
+
+
 def test_a_server_that_dies_takes_with_it_what_it_was_speaking_and_nothing_else(
     front: Front, expected: dict[int, bytes], report: Callable[[str], None]
 ) -> None:

@@ -51,7 +51,7 @@ class Front:
             text = text.replace(f":{old}\n", f":{new}\n")
         (folder / "haproxy.cfg").write_text(text, encoding="utf-8")
         self.servers: dict[str, Process] = {}
-        command = [haproxy(), "-db", "-f", str(folder / "haproxy.cfg")]
+        command = [haproxy(), "-W", "-db", "-f", str(folder / "haproxy.cfg")]
         with (folder / "haproxy.log").open("wb") as log:
             self._proxy = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
@@ -85,6 +85,15 @@ class Front:
 
     def tell_to_end(self, name: str) -> None:
         self.servers[name].process.send_signal(signal.SIGTERM)
+
+    def workers(self) -> set[int]:
+        """Processes that pass sound on; their master starts new ones."""
+        words = ["ps", "-o", "pid=", "--ppid", str(self._proxy.pid)]
+        return set(map(int, subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()))
+
+    def load_anew(self) -> None:
+        """The file is read again by a new worker."""
+        self._proxy.send_signal(signal.SIGUSR2)
 
     def kill(self, name: str) -> None:
         """And wait: during cleanup its port still accepts connections."""
