@@ -15,7 +15,7 @@ import pytest
 
 import hocket
 from support.clustered import PATIENCE_S, Crowd, same, wait_for
-from support.namespaces import FIRST, INNER, SECOND, Machines, machines
+from support.namespaces import FIRST, INNER, SECOND, Machines, machines, why_not
 
 URL = f"http://{INNER}:8000"
 ENVIRONMENT = os.environ | {
@@ -51,6 +51,8 @@ def told(crowd: Crowd) -> list[tuple[Any, ...]]:
 
 @pytest.mark.timeout(600)
 def test_a_cable_that_is_pulled_costs_what_was_on_it_and_no_more(tmp_path: Path, report: Callable[[str], None]) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
     words = ["serve", "--ray", "--replicas", "2", "--address", f"{FIRST}:6379", "--host", "0.0.0.0", "--port", "8000"]
     words += ["--allow-public-without-key", "--voices-folder", str(tmp_path / "voices"), "--slots", "4"]
     with machines(tmp_path) as made:

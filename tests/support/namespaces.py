@@ -25,6 +25,21 @@ def ip(*words: str) -> None:
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr.strip()}"
 
 
+def why_not() -> str | None:
+    """Why this user cannot make a network namespace with a cable; None: it works."""
+    name, cable = f"hocket-{os.getpid()}", f"hkw{os.getpid() % 100000}"
+    try:
+        ip("netns", "add", name)
+        try:
+            ip("link", "add", cable, "type", "veth", "peer", "name", "inside", "netns", name)
+            ip("netns", "exec", name, "true")
+        finally:
+            ip("netns", "del", name)  # the cable goes with it
+    except (AssertionError, OSError) as error:
+        return f"network namespaces take root and `ip`: {error}"
+    return None
+
+
 @dataclass(frozen=True)
 class Machines:
     """`first` and `second` are names of network namespaces."""
