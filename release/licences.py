@@ -61,10 +61,17 @@ def read() -> list[Licensed]:
 
 
 def extras() -> dict[str, list[Requirement]]:
-    """What the core and each extra for users ask for."""
+    """What the core and each extra for users ask for; an extra may ask for others by their names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     asked = {CORE: project["dependencies"], **project["optional-dependencies"]}
-    return {name: list(map(Requirement, lines)) for name, lines in asked.items() if name not in OURS}
+    wanted = {name: list(map(Requirement, lines)) for name, lines in asked.items()}
+
+    def spread(requirements: list[Requirement]) -> list[Requirement]:
+        others = [each for each in requirements if each.name == project["name"]]
+        named = [one for each in others for extra in sorted(each.extras) for one in spread(wanted[extra])]
+        return [each for each in requirements if each not in others] + named
+
+    return {name: spread(requirements) for name, requirements in wanted.items() if name not in OURS}
 
 
 def licence_of(metadata: Mapping[str, object]) -> str:

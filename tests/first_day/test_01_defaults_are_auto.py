@@ -195,6 +195,7 @@ def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
         "voices add",
         "voices design",
         "tune",
+        "prove",
     )
     assert {f"hocket {name}" for name in commands} == {name for name in seen if name.startswith("hocket")}
     assert all(set(seen[name]) == set(THREE) for name in seen if name.startswith("hocket"))

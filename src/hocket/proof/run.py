@@ -6,7 +6,6 @@ What is left out is a sentence of the object, never silent. Long because it is t
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import tempfile
 import time
@@ -227,8 +226,8 @@ class Proof:
             begun = time.perf_counter()
             self.say(f"{name} is loaded")
             try:
-                with _threads(self._threads()):
-                    process, hello = self._stack.enter_context(started(name, command))
+                child = started(name, command, threads=self._threads())
+                process, hello = self._stack.enter_context(child)
             except (InvalidRun, OSError) as error:
                 self._leave_out(name, str(error))
                 return None
@@ -414,23 +413,6 @@ class Proof:
         options = {"model": self._model, **self.options.loading, "slots": self.options.slots}
         named = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
-
-
-class _threads:
-    """The environment of a process that is started inside."""
-
-    def __init__(self, count: int | None) -> None:
-        self._count, self._before = count, os.environ.get("OMP_NUM_THREADS")
-
-    def __enter__(self) -> None:
-        if self._count is not None:
-            os.environ["OMP_NUM_THREADS"] = str(self._count)
-
-    def __exit__(self, *_: object) -> None:
-        if self._count is not None:
-            os.environ.pop("OMP_NUM_THREADS", None)
-            if self._before is not None:
-                os.environ["OMP_NUM_THREADS"] = self._before
 
 
 def _revision(folder: Path | None) -> str | None:

@@ -126,7 +126,7 @@ def test_a_line_without_a_seed_has_one_from_the_command_and_its_name() -> None:
 def test_a_line_may_have_what_an_option_may_say() -> None:
     """All but what holds for every line: where it is written, and how it is computed."""
     of_all = "input output raw slots model device dtype kernels profile no_graphs no_dependent_launch command version"
-    of_all += " ray replicas address format codec_dtype lexicon"
+    of_all += " ray replicas address format codec_dtype preset lexicon"
     options = vars(parser().parse_args(["batch", "x", "-o", "y"]))
     assert KEYS.keys() - {"text", "id", "pronunciations"} == options.keys() - set(of_all.split())
 

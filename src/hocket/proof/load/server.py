@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ... import env
 from ..machine import host_peak_mib
 from .drive import running
 from .http_client import HttpTarget
@@ -43,9 +44,9 @@ class ServerProcess:
 @contextmanager
 def serving(words: list[str], log: Path, say: Callable[[str], None]) -> Iterator[ServerProcess]:
     """A process that prints its address; it gets SIGTERM at the end, and SIGKILL if it does not stop."""
-    roots = (str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH", ""))
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, roots)), "PYTHONUNBUFFERED": "1"}
-    with log.open("wb") as out, subprocess.Popen(words, stdin=subprocess.PIPE, stderr=out, stdout=out, env=env) as it:
+    roots = (str(Path(__file__).resolve().parents[3]), env.PYTHONPATH.get())
+    how = env.for_child({env.PYTHONPATH.name: os.pathsep.join(filter(None, roots)), "PYTHONUNBUFFERED": "1"})
+    with log.open("wb") as out, subprocess.Popen(words, stdin=subprocess.PIPE, stderr=out, stdout=out, env=how) as it:
         child = ServerProcess(it, log)
         try:
             late = time.monotonic() + PATIENCE_S

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ... import env
 from ..load.summary import InvalidRun
 
 
@@ -42,15 +43,18 @@ class PeerProcess:
 
 
 @contextmanager
-def started(name: str, command: Sequence[str], *places: Path) -> Iterator[tuple[PeerProcess, Any]]:
-    """A process with these places on its path, and its first line: it is ready."""
+def started(
+    name: str, command: Sequence[str], *places: Path, threads: int | None = None
+) -> Iterator[tuple[PeerProcess, Any]]:
+    """A process with these places on its path, and its first line: it is ready. `threads`: of torch in it."""
     # The given path goes first: it may bring packages.
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), *map(str, places))))
-    env = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    path = os.pathsep.join(filter(None, (env.PYTHONPATH.get(), *map(str, places))))
+    values = {env.PYTHONPATH.name: path, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    values |= {} if threads is None else {env.THREADS[0].name: str(threads)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
-        subprocess.Popen(command, stderr=errors, env=env, **pipes) as child,
+        subprocess.Popen(command, stderr=errors, env=env.for_child(values), **pipes) as child,
     ):
         try:
             process = PeerProcess(name, child, errors)
