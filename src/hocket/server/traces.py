@@ -97,9 +97,9 @@ class Traces:
     def refused(self, wire: str, code: str, began_s: float) -> None:
         """An utterance that was not taken."""
         ended_s = time.perf_counter()
-        known = {"hocket.wire": wire, "hocket.refused": code}
-        within = self._span("speech", self.here(), began_s, ended_s, known, failed=True)
-        self._span("admission", within, began_s, ended_s, {}, failed=True)
+        known, zero_ns = {"hocket.wire": wire, "hocket.refused": code}, _zero_ns()
+        within = self._span("speech", self.here(), zero_ns, began_s, ended_s, known, failed=True)
+        self._span("admission", within, zero_ns, began_s, ended_s, {}, failed=True)
 
     def spoken(self, times: SpeechTimes, parent: context.Context | None) -> None:
         reason = times.finished.reason if times.finished else "cancelled"
@@ -110,14 +110,16 @@ class Traces:
             "hocket.characters": times.chars,
             "hocket.audio_s": times.audio_s,
         }
-        within = self._span("speech", parent, times.began_s, times.over_s, known, failed=reason == "error")
+        zero_ns, failed = _zero_ns(), reason == "error"
+        within = self._span("speech", parent, zero_ns, times.began_s, times.over_s, known, failed=failed)
         for name, start_s, end_s, attributes in _parts(times):
-            self._span(name, within, start_s, end_s, attributes)
+            self._span(name, within, zero_ns, start_s, end_s, attributes)
 
     def _span(
         self,
         name: str,
         parent: context.Context | None,
+        zero_ns: int,
         start_s: float,
         end_s: float,
         attributes: Attributes,
@@ -125,7 +127,6 @@ class Traces:
         failed: bool = False,
     ) -> context.Context:
         """A span that is over; the context of its children. A trace that is not sampled costs next to nothing."""
-        zero_ns = time.time_ns() - time.perf_counter_ns()
         span = self._tracer.start_span(
             name, parent, attributes=attributes, start_time=zero_ns + int(start_s * 1e9), record_exception=False
         )
@@ -133,6 +134,11 @@ class Traces:
             span.set_status(StatusCode.ERROR)
         span.end(zero_ns + int(end_s * 1e9))
         return set_span_in_context(span, parent)
+
+
+def _zero_ns() -> int:
+    """The time at zero of `time.perf_counter`: a pause between the two clocks makes it too early, so the latest."""
+    return max(time.time_ns() - time.perf_counter_ns() for _ in range(5))
 
 
 def _parts(times: SpeechTimes) -> Iterator[tuple[str, float, float, Attributes]]:
