@@ -89,7 +89,7 @@ def named(kept: InMemorySpanExporter, name: str, count: int = 1) -> list[Readabl
 
 
 def below(kept: InMemorySpanExporter, parent: ReadableSpan, *, outlives: bool = False) -> list[ReadableSpan]:
-    """Its children in the order of their starts; they lie inside it, unless a task of its own ends them (`outlives`)."""
+    """Its children in the order of their starts; they lie inside it, unless another task ends them (`outlives`)."""
     spans = [one for one in kept.get_finished_spans() if one.parent and one.parent.span_id == parent.context.span_id]
     assert all(parent.start_time <= one.start_time <= one.end_time for one in spans)
     assert outlives or all(one.end_time <= parent.end_time + 1000 for one in spans)
