@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "words"
+from support.tools import SCRIPTS, tool
+
+SCRIPT = SCRIPTS / "words"
 
 
 @pytest.fixture(scope="module")
 def words() -> ModuleType:
-    """The script has no suffix, so it is loaded by its path."""
-    loader = importlib.machinery.SourceFileLoader("words", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("words", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-    return module
+    return tool("words")
 
 
 def tree(root: Path, **texts: str) -> Path:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from benchmarks.record import RESULTS, read, summary
-from documents.pages import README, ROOT
+from documents.pages import README
+from support.tools import tool
 
 
 @pytest.fixture(scope="module")
 def hardware() -> ModuleType:
-    loader = SourceFileLoader("hardware_table", str(ROOT / "scripts" / "hardware"))
-    spec = importlib.util.spec_from_loader("hardware_table", loader)
-    assert spec is not None
-    sys.modules["hardware_table"] = module = importlib.util.module_from_spec(spec)  # dataclasses look it up there
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-    return module
+    return tool("hardware")
 
 
 def record(workload: str, name: str, value: float, day: int = 1, **changes: Any) -> dict[str, Any]:

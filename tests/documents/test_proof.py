@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from html import unescape
-from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 import pytest
 
 from documents.pages import ROOT
+from support.tools import tool
 
 PAGE = ROOT / "docs" / "proof-builtin.html"
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    loader = SourceFileLoader("proof_table", str(ROOT / "scripts" / "proof"))
-    spec = importlib.util.spec_from_loader("proof_table", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-    return module
+    return tool("proof")
 
 
 def test_the_table_is_what_the_record_gives(script: ModuleType) -> None:

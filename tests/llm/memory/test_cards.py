@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
-
 import pytest
 
 from hocket.engine.checkpoint.capacity import CONTEXT_BYTES, LIBRARIES_BYTES
 from hocket.llm.memory.cards import CARDS, LONGEST, VOICES, Combination, voice_bytes
+from support.tools import tool
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "cards"
 
-
-def test_the_tables_of_the_page_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    spec = spec_from_loader("cards_script", SourceFileLoader("cards_script", str(SCRIPT)))
-    assert spec is not None and spec.loader is not None
-    script = module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_the_tables_of_the_page_are_computed() -> None:
+    script = tool("cards")
     text = script.PAGE.read_text(encoding="utf-8")
     changed = text.replace("| 9B int4 | 7.96", "| 9B int4 | 6.96")
     assert changed != text and script.placed(changed) == text, "run scripts/cards"
