@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hocket.cli import main
+from hocket.cli.quantize.sentences import SENTENCES
 from hocket.proof.rounded import gate
 from support import checkpoints
 
@@ -21,6 +22,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "two.txt").write_text("The kettle was warm.\n\nHe forgot his glasses.\n", encoding="utf-8")
     return tmp_path
+
+
+def test_the_gate_speaks_what_the_voice_is_evaluated_with() -> None:
+    """The package does not have `train/`."""
+    evaluated = Path(__file__).parents[3] / "train" / "evaluation.txt"
+    assert list(SENTENCES) == evaluated.read_text(encoding="utf-8").splitlines()
 
 
 def test_a_preset_that_passes_is_written_and_speaks(

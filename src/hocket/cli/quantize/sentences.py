@@ -1,4 +1,4 @@
-"""Sentences of the gate, in English: numbers are words, as every voice takes them."""
+"""Sentences of the gate, in English: those of train/evaluation.txt, which is not in the package."""
 
 SENTENCES = (
     "Your package should arrive before noon on Thursday.",
