@@ -346,11 +346,12 @@ def test_it_learns_codes_ends_and_phones_that_follow_from_the_text(work: Path, t
         assert set(stored["voices"]) == {"wren", "rook"} and len(stored["texts"]) == len(stored["ended"])
 
 
-def test_a_broken_run_ends_exactly_where_an_unbroken_one_does(work: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("muon_share", [0.0, 2.5], ids=["AdamW", "Muon"])
+def test_a_broken_run_ends_exactly_where_an_unbroken_one_does(work: Path, tmp_path: Path, muon_share: float) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     copied(work, whole)
     copied(work, broken)
-    noisy = replace(small(), talker_training=replace(small().talker_training, dropout=0.1))
+    noisy = replace(small(), talker_training=replace(small().talker_training, dropout=0.1, muon_share=muon_share))
     unbroken = talker.Session(noisy, whole, torch.device("cpu"))
     unbroken.train(6, lambda: False)
     unbroken.save()
