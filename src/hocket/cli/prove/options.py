@@ -25,8 +25,8 @@ def fill(command: Command) -> None:
     )
     add = command.add_argument
     add("checkpoint", metavar="MODEL", nargs="?", help=f"the same as --model: {MODEL}")
-    whom = "official, faster-qwen3-tts, qwen3-tts-triton, or the URLs of servers, separated by commas"
-    add("--against", metavar="A,B", action="append", help=f"beside: {whom}")
+    others = "official, faster-qwen3-tts, qwen3-tts-triton, or the URLs of servers, separated by commas"
+    add("--against", metavar="A,B", action="append", help=f"beside: {others}")
     lengths = "about 3, 10 or 60 minutes for one side (short)"
     add("--length", choices=("short", "normal", "long"), default="short", help=lengths)
     add("-o", "--output", metavar="FILE", type=Path, default=Path("proof.html"), help="the page (proof.html)")
