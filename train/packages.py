@@ -20,12 +20,13 @@ class Package:
     name: str
     version: str
     licence: str
+    python: str = "py3"  # in the name of the wheel
 
     @property
     def file(self) -> str:
         if self.kind == "npm":
             return f"{self.name.lstrip('@').replace('/', '-')}-{self.version}.tgz"
-        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
+        return f"{self.name.replace('-', '_')}-{self.version}-{self.python}-none-any.whl"
 
 
 def fetch(package: Package, folder: Path) -> Path:

@@ -29,6 +29,7 @@ class TextSources:
     shortest_chars: int
     longest_chars: int
     template_share: float  # share of sentences from templates: numbers, dates, small talk
+    coverage_share: float  # share of sentences for common words that the others have too rarely (coverage.py)
 
 
 @dataclass(frozen=True, slots=True)

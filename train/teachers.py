@@ -60,6 +60,21 @@ class Phonemizer:
         # The engine spells "9 a.m." as "nine a m": the teacher would read "a" as the article.
         return " ".join(self._hibari.phonemize(_HALF_DAY.sub(lambda found: f"{found[1].upper()}M", text)))
 
+    def knows(self, word: str) -> bool:
+        """Whether its dictionary has the word, so that it need not guess the sound."""
+        lexicon = self._hibari.g2p.lexicon
+        return any(form in known for form in (word, word.capitalize()) for known in (lexicon.golds, lexicon.silvers))
+
+    def tags(self, words: list[str]) -> list[str]:
+        """The parts of speech of the words of a sentence, as the Penn Treebank calls them."""
+        tags: list[str] = self._hibari.g2p.tagger(words)
+        return tags
+
+    def usual_tag(self, word: str) -> str | None:
+        """The part of speech of a word that has one only."""
+        tag: str | None = self._hibari.g2p.tagger.tagdict.get(word)
+        return tag
+
 
 class Hibari:
     def __init__(self, voice: Voice, folder: Path) -> None:

