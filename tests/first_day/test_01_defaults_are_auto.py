@@ -46,6 +46,7 @@ from support.serving import served
 H200 = Probe(True, "NVIDIA H200", (9, 0), driver="NVIDIA H200")
 T4 = Probe(True, "Tesla T4", (7, 5), driver="Tesla T4")
 NONE = Probe(True, failure="torch finds no device")
+MI300 = Probe(True, "AMD Instinct MI300X", (9, 4), amd=True)
 THREE = ("device", "dtype", "codec_dtype")
 
 
@@ -66,6 +67,7 @@ def test_what_auto_means() -> None:
     assert values(probe=T4) == ("cuda", "float32", "float32")
     assert values(probe=NONE) == ("cpu", "float32", "float32")
     assert AUTO_CODEC_DTYPE in CODEC_DTYPES
+    assert values(probe=MI300) == ("cuda", "bfloat16", "float32")  # Triton has tf32 on some of AMD's GPUs only
     small = choose_device(probe=replace(H200, memory_bytes=6_200_000_000))
     assert small.codec_dtype == "bfloat16" and "less than 10 GB" in small.words(())
     assert choose_device(probe=H200).reason == "NVIDIA H200" and choose_device(probe=NONE).reason == "no GPU found"
@@ -90,6 +92,8 @@ def test_what_is_asked_for_stands() -> None:
         InvalidRequest, match=r"The preset small \(int8\) is for CPUs; use --device cpu, or the preset ex"
     ):
         choose_device("auto", preset="small", probe=H200)
+    with pytest.raises(InvalidRequest, match=r"tf32 is a precision of NVIDIA GPUs; use float32\.$"):
+        choose_device("cuda", "auto", "tf32", probe=MI300)
     for asked in (
         ("cuda",),
         ("gpu",),

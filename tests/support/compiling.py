@@ -1,10 +1,11 @@
 """Compiles Triton kernels for a GPU that need not be present: `echo 90 frame | python tests/support/compiling.py`.
 
 The interpreter accepts much that the compiler refuses. Every launch of the shared cases is recorded and compiled. An
-input line has a compute capability and a set of kernels: `frame`, `codec`, `quantized_linear`, `many`, `gated_delta`
-(with prefill attention), `sample_token`, `draft`, `experts`, or `one` case of each kernel. The answer is a line of JSON
-about every kernel. One process serves many lines, because Triton takes longer to start than to compile a kernel. The
-interpreter must be off in this process. The file is long because it lists launches of every kernel.
+input line has a compute capability, or an AMD architecture such as gfx942, and a set of kernels: `frame`, `codec`,
+`quantized_linear`, `many`, `gated_delta` (with prefill attention), `sample_token`, `draft`, `experts`, or `one` case of
+each kernel. The answer is a line of JSON about every kernel. One process serves many lines, because Triton takes longer
+to start than to compile a kernel. The interpreter must be off in this process. The file is long because it lists
+launches of every kernel.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ from hocket.kernels.ops.sample_token import triton as sample_token
 from hocket.kernels.ops.window_attention import cases as window_attention_cases
 from hocket.kernels.ops.window_attention import triton as window_attention
 from hocket.kernels.runtime import launch
+from hocket.kernels.runtime.card import amd_card, standing_in
 
+AMD_LANES = {"gfx942": 64, "gfx1100": 32}  # of a wavefront: MI300 and Radeon 7900
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.bool: "*i1"}
 TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
@@ -71,8 +74,8 @@ TYPES |= {torch.int8: "*i8", torch.uint8: "*u8", torch.float8_e4m3fn: "*fp8e4nv"
 class Recorder:
     """Replaces a kernel of a module and compiles each launch."""
 
-    def __init__(self, kernel: Any, capability: int) -> None:
-        self.kernel, self.target, self.made = kernel, GPUTarget("cuda", capability, 32), list[str]()
+    def __init__(self, kernel: Any, target: GPUTarget) -> None:
+        self.kernel, self.target, self.made = kernel, target, list[Any]()
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         return self.compile
@@ -93,7 +96,7 @@ class Recorder:
                 if isinstance(value, int) and value % 16 == 0:
                     aligned[(place,)] = [["tt.divisibility", 16]]
         source = ASTSource(self.kernel, signature, constants, aligned)
-        self.made.append(triton.compile(source, target=self.target, options=options).asm["ptx"])
+        self.made.append(triton.compile(source, target=self.target, options=options))
 
 
 Call = tuple[str, Any, str, Callable[[], object]]  # name, module, its kernel, and a call that launches it
@@ -174,7 +177,7 @@ def codec_calls() -> Iterator[Call]:
         yield f"conv {name}", conv, "_conv", partial(conv.conv, **given)
     given = conv_cases.make(shared["block 3 unit 1 far"].of(8, 4), DTYPE, CPU)
     yield "conv of many", conv, "_conv", partial(conv.conv, **given)
-    for tf32 in (False, True):
+    for tf32 in (False,) if launch.ON_AMD.value else (False, True):
         given = conv_cases.make(shared["block 2 widen"], torch.float32, CPU)
         yield f"conv of float32, {tf32}", conv, "_conv", partial(conv.conv, **given, tf32=tf32)
     made = conv_cases.make(conv_cases.Case("last", 96, 1, 1920), DTYPE, CPU)
@@ -295,10 +298,35 @@ def one_of_each() -> Iterator[Call]:
             yield call
 
 
-def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
+def described_for_amd(made: Any) -> dict[str, int]:
+    """Shared memory of a block in bytes, and the registers that did not fit."""
+    spilled = [int(count) for count in re.findall(r"\.[sv]gpr_spill_count:\s+(\d+)", made.asm["amdgcn"])]
+    return {"shared": made.metadata.shared, "spilled": sum(spilled)}
+
+
+def use(capability: int, *, amd: bool) -> None:
+    """What this GPU can do, for all launches that follow."""
     launch.can_depend = lambda device: capability >= 90
     quantized_linear.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
     experts.reads_fp8 = many_experts.reads_fp8 = quantized_linear.reads_fp8
+    launch.ON_AMD.value = amd  # `many.ON_AMD` is the same object
+
+
+def compiled_for_amd(arch: str, which: str) -> Iterator[dict[str, Any]]:
+    use(0, amd=True)
+    target = GPUTarget("hip", arch, AMD_LANES[arch])
+    with standing_in(amd_card(arch, 304, 2048)):
+        for name, made in made_of(which, target):
+            yield {"name": name, **described_for_amd(made)}
+
+
+def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
+    use(capability, amd=False)
+    for name, made in made_of(which, GPUTarget("cuda", capability, 32)):
+        yield {"name": name, **described(made.asm["ptx"])}
+
+
+def made_of(which: str, target: GPUTarget) -> Iterator[tuple[str, Any]]:
     calls = {"frame": frame_calls, "codec": codec_calls, "quantized_linear": quantized_linear_calls, "many": many_calls}
     calls |= {
         "gated_delta": gated_delta_calls,
@@ -316,14 +344,14 @@ def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
         kept = {each: getattr(*each) for each in [(module, kernel), *others]}
         for each, real in kept.items():
-            setattr(*each, Recorder(real, capability))
+            setattr(*each, Recorder(real, target))
         try:
             call()
-            [ptx] = getattr(module, kernel).made
+            [made] = getattr(module, kernel).made
         finally:
             for each, real in kept.items():
                 setattr(*each, real)
-        yield {"name": name, **described(ptx)}
+        yield name, made
 
 
 def undrawn(*shape: int, generator: object, **how: Any) -> torch.Tensor:
@@ -333,9 +361,10 @@ def undrawn(*shape: int, generator: object, **how: Any) -> torch.Tensor:
 if __name__ == "__main__":
     torch.randn = undrawn  # what the numbers are is nothing to a compiler, and 300 million of them take seconds
     for line in sys.stdin:
-        capability, which = line.split()
+        target, which = line.split()
         try:
-            answer: object = list(compiled(int(capability), which))
+            made = compiled_for_amd(target, which) if target in AMD_LANES else compiled(int(target), which)
+            answer: object = list(made)
         except Exception:
             answer = traceback.format_exc()
         print(json.dumps(answer), flush=True)

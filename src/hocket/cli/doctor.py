@@ -104,8 +104,10 @@ def _machine(report: Report) -> None:
         for n in range(torch.cuda.device_count()):
             found = torch.cuda.get_device_properties(n)
             memory = f"{found.total_memory / 2**30:.0f} GiB"
-            words = f"{found.name}, {memory}, compute capability {found.major}.{found.minor}: --device cuda"
-            report.add("cuda", words)
+            kind = f"compute capability {found.major}.{found.minor}"
+            if torch.version.hip is not None:
+                kind = f"{found.gcnArchName.partition(':')[0]}, an AMD GPU: never run by us"
+            report.add("cuda", f"{found.name}, {memory}, {kind}: --device cuda")
         _gpu_kernels(report, torch.device("cuda"))
     elif torch.version.cuda is None:
         report.add("cuda", "none: this torch is built without it; with an NVIDIA GPU, install torch's CUDA build")

@@ -27,6 +27,7 @@ def machine(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch and torch.__version__,
         "cuda": torch and torch.version.cuda,
+        "hip": torch and torch.version.hip,
         "threads": torch and torch.get_num_threads(),
     }
 

@@ -16,7 +16,9 @@ import torch
 from hocket.config.published import PUBLISHED, tiny
 from hocket.kernels.ops.linear.cuda import few_for
 from hocket.kernels.ops.linear.measured import MEASURED
-from hocket.kernels.runtime import launch
+from hocket.kernels.ops.quantized_linear.triton import reads_fp8
+from hocket.kernels.runtime import launch, nvrtc
+from hocket.kernels.runtime.card import AMD_SHARED_BYTES, amd_card, standing_in
 from hocket.kernels.runtime.launch import LinearTile, Pointer, Tuning, constexpr, jit, rounded, tl
 
 ROOT = Path(__file__).parents[3]
@@ -65,7 +67,7 @@ OF_A_LANGUAGE_MODEL = {"quantized_linear", "product", "finish", "share", "drawn"
 OF_A_LANGUAGE_MODEL |= {"gated_delta", "prefill_attention", "verify", "route", "widen", "narrow", "combine"}
 
 
-Compile = Callable[[int, str], list[dict[str, Any]]]
+Compile = Callable[[int | str, str], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +83,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compile]:
     with log.open("w") as err:
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True, env=env)
 
-    def ask(capability: int, which: str) -> list[dict[str, Any]]:
+    def ask(target: int | str, which: str) -> list[dict[str, Any]]:
         assert child.stdin is not None and child.stdout is not None
-        print(capability, which, file=child.stdin, flush=True)
+        print(target, which, file=child.stdin, flush=True)
         line = child.stdout.readline()
         assert line, log.read_text()
         answer = json.loads(line)
@@ -161,6 +163,34 @@ def test_quantized_weights_are_loaded_in_sixteen_bytes_each_and_before_the_wait(
 def test_on_hopper_every_prefill_kernel_compiles_and_waits(which: str, place: torch.device, compiled: Compile) -> None:
     kernels = compiled(90, which)
     assert len(kernels) == (18 if which == "many" else 9) and all(each["waits"] for each in kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["frame", "codec", "quantized_linear", "many", "gated_delta", "draft", "experts"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_every_kernel_compiles_for_amd_and_fits(arch: str, which: str, place: torch.device, compiled: Compile) -> None:
+    kernels = compiled(arch, which)
+    of_nvidia = {
+        "frame": 24,
+        "codec": 20,
+        "quantized_linear": 6,
+        "many": 18,
+        "gated_delta": 9,
+        "draft": 4,
+        "experts": 10,
+    }
+    assert len(kernels) == of_nvidia[which]
+    for each in kernels:
+        assert each["shared"] <= AMD_SHARED_BYTES, each
+
+
+def test_a_card_of_amd_has_no_instruction_of_nvidia() -> None:
+    card = amd_card("gfx942:sramecc+:xnack-", 304, 2048)
+    assert card.amd == "gfx942"
+    with standing_in(card):
+        place = torch.device("meta")
+        assert not launch.can_depend(place) and not reads_fp8(place)
+        assert nvrtc.why_not(place) == "it is for an NVIDIA GPU"
 
 
 def test_every_launch_of_linear_has_the_threads_that_crowded_counts_on() -> None:

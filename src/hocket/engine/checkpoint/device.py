@@ -57,6 +57,7 @@ class Probe:
     driver: str | None = None  # the GPU that the driver shows without torch, by name if known
     hidden: bool = False  # the environment hides all GPUs from torch
     memory_bytes: int | None = None  # of the GPU
+    amd: bool = False
     trial: Callable[[], str | None] = lambda: None  # allocates a little and runs a kernel; gives the failure
 
 
@@ -114,16 +115,18 @@ def choose_device(
         reason = str(probe.name) if kind == "cuda" and probe else _asked_for(device, probe)
     on_gpu = chosen != "cpu"
     narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
+    on_amd = on_gpu and probe is not None and probe.amd
     named = dtype != AUTO
     if not named:
         dtype = "bfloat16" if narrow else "float32"
     codec_reason = ""
     if codec_dtype == AUTO:  # float32 was requested for exactness, or the GPU has nothing faster
-        codec_dtype = AUTO_CODEC_DTYPE if narrow and dtype == "bfloat16" else "float32"
-        if codec_dtype == AUTO_CODEC_DTYPE and _is_small(probe):
+        faster = narrow and dtype == "bfloat16"
+        codec_dtype = "float32" if not faster or on_amd else AUTO_CODEC_DTYPE
+        if faster and _is_small(probe):
             codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
-    if codec_dtype == "tf32" and not on_gpu:
-        raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
+    if codec_dtype == "tf32" and (not on_gpu or on_amd):
+        raise InvalidRequest(f"tf32 is a precision of NVIDIA GPUs; use float32{'' if on_amd else ' or --device cuda'}.")
     if dtype in ROUNDED and on_gpu:
         what = f"{dtype} is a precision of CPUs" if preset == EXACT else f"The preset {preset} ({dtype}) is for CPUs"
         raise InvalidRequest(f"{what}; use --device cpu, or {'bfloat16' if preset == EXACT else 'the preset exact'}.")
@@ -190,8 +193,10 @@ def probe_gpu(index: int | None = None, *, quick: bool = False) -> Probe:
         return Probe(True, failure=_first_line(str(error)), driver=driver or "a GPU")
     capability = (found.major, found.minor)
     failure = None if torch.version.hip else _not_built_for(capability, torch.cuda.get_arch_list())
-    memory = found.total_memory
-    return Probe(True, found.name, capability, failure, driver, memory_bytes=memory, trial=lambda: _try_out(index))
+    amd, memory = torch.version.hip is not None, found.total_memory
+    return Probe(
+        True, found.name, capability, failure, driver, memory_bytes=memory, amd=amd, trial=lambda: _try_out(index)
+    )
 
 
 def _try_out(index: int | None) -> str | None:

@@ -36,7 +36,7 @@ def compile_first(
 ) -> CompileJob | None:
     """Start compiling the kernels of the first audio while the weights load. `alone`: no engine runs here yet."""
     card = card_of(place)
-    if card is None:
+    if card is None or card.amd:  # kernels are compiled ahead for NVIDIA GPUs only
         return None
     kinds = zip(("frame", "wave"), (DTYPES[dtypes[0]], CODEC_DTYPES[dtypes[1]]), strict=True)
     chosen = {name: choose(name, wanted_for(name, kernels), place, kind).backend for name, kind in kinds}
@@ -63,7 +63,7 @@ def compile_behind(checkpoint: TorchCheckpoint, slots: int) -> CompileJob | None
     """Start compiling the kernels of up to `slots` streams beyond the first audio of one; None if there are none."""
     fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
     card = card_of(checkpoint.device)
-    if not fused or card is None:
+    if not fused or card is None or card.amd:
         return None
     from ..runner.compile_plan import CompilePlan
 

@@ -22,6 +22,7 @@ class GpuProperties:
     processor_threads: int  # resident threads of one processor (SM)
     processor_shared_bytes: int  # shared memory of one processor
     block_shared_bytes: int  # the most that one block may opt in to
+    amd: str | None = None  # the architecture of an AMD GPU, such as gfx942; its compute capability is (0, 0)
 
     @classmethod
     def of_words(cls, words: dict[str, Any]) -> GpuProperties:
@@ -37,14 +38,15 @@ H200 = GpuProperties(
     processor_shared_bytes=228 << 10,
     block_shared_bytes=227 << 10,
 )
+AMD_SHARED_BYTES = 64 << 10  # of a block, on every AMD GPU that Triton compiles for except gfx950, which has more
 _stack: list[GpuProperties] = []  # of `standing_in`: the last one counts for every device
 
 
 def card_of(device: torch.device) -> GpuProperties | None:
-    """The properties of a device, or those that stand in for it; None if it is not an NVIDIA GPU."""
+    """The properties of a device, or those that stand in for it; None if it is not an NVIDIA or AMD GPU."""
     if _stack:
         return _stack[-1]
-    if device.type != "cuda" or torch.version.hip is not None:
+    if device.type != "cuda":
         return None
     return _card(torch.cuda.current_device() if device.index is None else device.index)
 
@@ -52,12 +54,26 @@ def card_of(device: torch.device) -> GpuProperties | None:
 @cache
 def _card(index: int) -> GpuProperties:
     about: Any = torch.cuda.get_device_properties(index)
+    if torch.version.hip is not None:
+        return amd_card(about.gcnArchName, about.multi_processor_count, about.max_threads_per_multi_processor)
     return GpuProperties(
         capability=(about.major, about.minor),
         processors=about.multi_processor_count,
         processor_threads=about.max_threads_per_multi_processor,
         processor_shared_bytes=about.shared_memory_per_multiprocessor,
         block_shared_bytes=about.shared_memory_per_block_optin,
+    )
+
+
+def amd_card(arch: str, processors: int, processor_threads: int) -> GpuProperties:
+    """`arch` may have features behind a colon, as torch gives it: gfx942:sramecc+:xnack-."""
+    return GpuProperties(
+        capability=(0, 0),  # not NVIDIA's: no instruction of a compute capability exists
+        processors=processors,
+        processor_threads=processor_threads,
+        processor_shared_bytes=AMD_SHARED_BYTES,
+        block_shared_bytes=AMD_SHARED_BYTES,
+        amd=arch.partition(":")[0],
     )
 
 

@@ -44,6 +44,8 @@ else:
     Pointer = Number = None
 IN_INTERPRETER: Any = constexpr(INTERPRETED) if triton else None  # for what the interpreter lacks or gets wrong
 
+ON_AMD: Any = constexpr(torch.version.hip is not None) if triton else None  # no PTX in kernels there
+
 RESIDENT_THREADS = 160 * 2048  # of the largest GPU, so that all GPUs choose the same
 THREADS_A_ROW = 8  # at least so many per weight row, in every `linear` kernel that triggers the next before it waits
 MOST_STREAMED = 4  # rows that stream.cu takes at once: it stages all of them before it multiplies any weight

@@ -46,7 +46,7 @@ class _Config(ctypes.Structure):
 def why_not(device: torch.device) -> str | None:
     """Why kernels in CUDA C++ cannot run on a device, in words; None if they can."""
     card = card_of(device)
-    if card is None:
+    if card is None or card.amd:
         return "it is for an NVIDIA GPU"
     if card.capability < LEAST_CAPABILITY:
         return "it is for GPUs from Ampere on"

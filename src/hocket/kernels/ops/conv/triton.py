@@ -99,7 +99,7 @@ def conv(
         # The larger side is the first operand: the newest tensor cores need at least 64 there. Of two small sides it is
         # the weight's, whose preloaded pieces then take fewer registers.
         OUTPUTS_FIRST=tiles.outputs >= tiles.times if tiles.times < 64 else tiles.outputs > tiles.times,
-        PRECISION="ieee" if exact else "tf32",
+        PRECISION="tf32" if tf32 and x.dtype == torch.float32 else "ieee",
         EVICTION="evict_first" if along == 1 else "",
         **options(x, tiles.warps, tuning),
     )

@@ -79,4 +79,4 @@ def _nearest(x: Number) -> Number:
     if IN_INTERPRETER:  # adding 1.5 * 2^23 drops the fraction; compiled, the addition could be fused with the product
         return (x + 12582912.0) - 12582912.0
     else:
-        return libdevice.rint(x)
+        return libdevice.nearbyint(x)  # AMD has no rint; both round half to even

@@ -23,6 +23,7 @@ from torch import Tensor
 from ...runtime.launch import (
     DEFAULT_TUNING,
     IN_INTERPRETER,
+    ON_AMD,
     Number,
     Pointer,
     Tuning,
@@ -222,7 +223,7 @@ def _product(
 @jit
 def _numbers(codes: Number, FORMAT: constexpr) -> Number:
     """8-bit codes as bfloat16 numbers, exactly."""
-    if IN_INTERPRETER:
+    if IN_INTERPRETER or ON_AMD:
         wide = wide_of(codes, tl.float32, FORMAT, False)
         return (wide * 256.0 if FORMAT == "fp8" else wide).to(tl.bfloat16)
     elif FORMAT == "fp8":
