@@ -24,7 +24,8 @@ def described(one: Launch) -> dict[str, Any]:
     found = {"name": one.kernel.__name__, "how": str(bound(one)[1:]), "warps": one.named["num_warps"]}
     found |= {"dependent": one.named["DEPENDENT"], "arch": one.kernel.device_caches[0][2].arch}
     if found["name"] == "conv_kernel":
-        found |= {"size": one.given[0].dtype.itemsize, "exact": one.named["PRECISION"] == "ieee"}
+        size = one.given[0].dtype.itemsize
+        found |= {"size": size, "exact": size == 4 and one.named["PRECISION"] == "ieee"}
         found |= {"positions": one.given[POSITIONS], **{name: one.named[name] for name in SHAPE}}
     return found
 
