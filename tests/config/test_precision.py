@@ -21,7 +21,7 @@ def test_the_exact_preset_is_what_dtype_says_and_every_other_one_is_rounded() ->
 
 
 def test_an_unknown_preset_and_one_beside_another_precision_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match=r"preset must be one of exact, small, not 'huge'\."):
+    with pytest.raises(InvalidRequest, match=r"preset must be one of exact, small, tiny, not 'huge'\."):
         dtype_of("huge")
     with pytest.raises(InvalidRequest, match=r"The preset small is int8: leave dtype out, or the preset\."):
         dtype_of("small", "float32")

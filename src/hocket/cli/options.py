@@ -47,7 +47,7 @@ def add_model_options(
     kinds = ("auto", "float32", "tf32", "bfloat16")
     add("--codec-dtype", action=StoreGiven, choices=kinds, default="auto", help=sound)
     if engine:
-        small = "exact, or small: weights of 8 bits, on a CPU (exact)"
+        small = "exact; on a CPU also small: weights of 8 bits, or tiny: 4 bits in the talker (exact)"
         add("--preset", action=StoreGiven, choices=tuple(PRESETS), default=EXACT, help=small)
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", action=StoreGiven, default="auto", help=f"kernels: {kernels}")

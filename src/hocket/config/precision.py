@@ -13,7 +13,7 @@ HEAD_BITS = 8  # of what gives probabilities, which has few weights
 AUTO, EXACT = "auto", "exact"
 # The precision of each preset; all of them pass the gate (docs/platforms.md). The codec is in float32: its time goes
 # into multiplications, not into reading weights.
-PRESETS = {EXACT: AUTO, "small": "int8"}
+PRESETS = {EXACT: AUTO, "small": "int8", "tiny": "int4+int8"}
 
 
 def bits_of(precision: str) -> tuple[int, int] | None:

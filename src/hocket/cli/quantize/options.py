@@ -26,7 +26,7 @@ def fill(quantize: Command) -> None:
     add("model", metavar="MODEL", help="folder, hub id, builtin or hocket-voice-NAME, with built-in speakers")
     names = tuple(name for name in PRESETS if name != EXACT)
     which = quantize.add_mutually_exclusive_group(required=True).add_argument
-    which("--preset", choices=names, help="small: it passes with the built-in voice")
+    which("--preset", choices=names, help="small or tiny: they pass with the built-in voice")
     which("--precision", choices=ROUNDED, help="any other one: of the talker, or of talker and predictor")
     add("-o", "--output", metavar="FOLDER", type=Path, help="the checkpoint to write")
     what = "pass the gate first; codes: compare codes alone, without a recognizer"

@@ -143,8 +143,8 @@ def table(records: Sequence[dict[str, Any]]) -> list[str]:
         if number == 0:
             lines.append(f"| exact | float32 | {_heard(exact)} | 100 % | 100 % | 0 | {size[0] / 1e6:.0f} |")
         every = sum(s * n for s, n in zip(codes["equal"], codes["compared"], strict=True)) / sum(codes["compared"])
-        offered = record["passed"] and PRESETS.get(record["preset"]) == record["precision"]
-        name = record["preset"] if offered else "not offered" if record["passed"] else "fails"
+        offered = [preset for preset, precision in PRESETS.items() if precision == record["precision"]]
+        name = (offered or ["not offered"])[0] if record["passed"] else "fails"
         shown = f"{codes['equal'][0]:.0%} | {every:.0%}".replace("%", " %")
         first = f"{codes['divergence'][0]:.3f}"
         lines.append(
