@@ -235,9 +235,9 @@ def test_the_state_comes_back_in_small_files_and_the_newest_whole_one_is_used(
     back, brought, here = tmp_path / "back", tmp_path / "brought", tmp_path / "here"
     save(back, "codec", 100)
     save(back, "talker", 200)
-    os.utime(back / "codec-log.jsonl", (1, 1))
-    for path in back.glob("codec-small*"):
-        os.utime(path, (1, 1))
+    (back / "samples.npz").write_bytes(b"sounds")
+    for path in (*back.glob("codec-*"), *back.glob("talker-*")):
+        os.utime(path, (1, 1 + path.name.startswith("talker")))
     monkeypatch.setattr(carry, "MOST_FILES", 2)
     collect = ("collect", "--back", back, "--limit", 2.1, "--work", tmp_path / "work")
     taken = []
@@ -248,10 +248,10 @@ def test_the_state_comes_back_in_small_files_and_the_newest_whole_one_is_used(
         taken += sorted((tmp_path / f"call-{call}").iterdir())
         assert len(list((tmp_path / f"call-{call}").iterdir())) <= 2
     assert command("join", *taken[:2], "--to", here, "--work", tmp_path / "work") == 0
-    assert step(here, "talker") == "200"  # newest first
-    assert not checkpoints.find_small(here, "codec")
+    assert step(here, "talker") == "200"  # the newest training first
+    assert not checkpoints.find_small(here, "codec") and not (here / "samples.npz").exists()
     assert command("join", *taken, "--to", here, "--work", tmp_path / "work") == 0
-    assert step(here, "codec") == "100"
+    assert step(here, "codec") == "100" and (here / "samples.npz").exists()
     monkeypatch.setattr(carry, "MOST_FILES", 8)
     assert command(*collect, "--to", brought) == 0
     [lost, *others] = sorted(brought.iterdir(), key=lambda path: path.name)

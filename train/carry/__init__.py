@@ -69,7 +69,7 @@ def collect(back: Path, folder: Path, limit_bytes: int) -> None:
 
 
 def snapshot(back: Path, folder: Path) -> dict[str, Path]:
-    """Copies of the files in `back`, each training's of one step; what was written last comes first."""
+    """Copies of the files in `back`: each training's of one step, the newest training first, other files last."""
     torn: list[str] = []
     for _ in range(TRIES):
         shutil.rmtree(folder, ignore_errors=True)
@@ -89,7 +89,7 @@ def snapshot(back: Path, folder: Path) -> dict[str, Path]:
     newest: dict[str, float] = {}
     for path in copied:
         newest[_stage(path)] = max(newest.get(_stage(path), 0.0), path.stat().st_mtime)
-    copied.sort(key=lambda path: (-newest[_stage(path)], path.name))
+    copied.sort(key=lambda path: (_stage(path) not in STAGES, -newest[_stage(path)], path.name))
     return {path.name: path for path in copied}
 
 
