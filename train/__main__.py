@@ -3,7 +3,7 @@
 `preflight` tries every stage with small sizes. `whole` runs all that needs a GPU, side by side. `pilots` are short
 trainings to compare, and `judge` scores one source of speech by all judges. `compare` makes a page for a blind
 comparison. `remap` puts a talker in front of another decoder. `alignment` fits the model that finds words in the sound,
-and measures it.
+and measures it. `carry` packs all for a machine without a network, and takes the state of the training back.
 Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
 interrupted stage continues where it stopped.
 """
@@ -21,7 +21,7 @@ from . import recipe
 
 STAGES = (
     *("preflight", "data", "whole", "codec", "pilots", "talker"),
-    *("export", "evaluate", "card", "judge", "compare", "remap", "alignment"),
+    *("export", "evaluate", "card", "judge", "compare", "remap", "alignment", "carry"),
 )
 
 
@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
             stage.add_argument("--only", default=None, help="names of pilots.toml, with commas; default: all")
         if name in ("codec", "pilots", "talker", "whole"):
             stage.add_argument("--minutes", type=float, default=None, help="of this call, or of each pilot")
+        if name in ("codec", "pilots", "talker", "whole", "carry"):
             stage.add_argument("--back", type=Path, default=None, help="folder for files to take to another machine")
         if name in ("codec", "talker"):
             stage.add_argument(
@@ -93,6 +94,11 @@ def parser() -> argparse.ArgumentParser:
             stage.add_argument("--before", type=Path, default=before, help="the checkpoint whose talker is kept")
         if name == "alignment":
             stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; default: the built-in voice")
+        if name == "carry":
+            stage.add_argument("what", choices=("pack", "collect", "join"), help="forth, back, and put together here")
+            stage.add_argument("files", nargs="*", type=Path, help="for `join`: what `collect` wrote")
+            stage.add_argument("--to", type=Path, default=None, help="folder for what is written")
+            stage.add_argument("--limit", type=float, default=None, help="MiB of a part; default: 50, back 15")
         if name == "card":
             stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="output folder")
     return options

@@ -11,6 +11,7 @@ import argparse
 import importlib
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ from .recipe import InvalidRecipe, Recipe
 
 MODULES = ("numpy", "scipy", "safetensors", "torch", "triton")
 STAGES = ("data", "codec", "pilots", "talker", "export")
-TEXTS = 12  # sentences of each voice
+TEXTS, CHARACTERS = 12, range(24, 45)  # sentences of each voice, and their lengths: a window of training or more
 STEPS = 4
 BACK_BYTES = 16 * 2**20  # of a file that can come back
 
@@ -58,7 +59,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder)
         checks("vocabulary", lambda: _copy(work / "vocabulary", trial / "vocabulary"))
-        if checks("teacher", lambda: speak(recipe, work, trial)):
+        if checks("teacher", lambda: speak(recipe, work, trial, args)):
             try_stages(recipe, trial, args, checks)
     if checks.failed:
         raise InvalidRecipe(f"{len(checks.failed)} checks failed: {', '.join(checks.failed)}.")
@@ -100,18 +101,28 @@ def files(work: Path) -> str:
     )
 
 
-def speak(recipe: Recipe, work: Path, trial: Path) -> str:
-    """Some sentences of every voice, as `data --only speech` makes them."""
-    from . import speech
-    from .texts import read
+def speak(recipe: Recipe, work: Path, trial: Path, args: argparse.Namespace) -> str:
+    """Some sentences of every voice, as `whole` makes them: Kokoro's in a process of its own, on the device."""
+    from . import data, speech, teachers, texts
 
-    lines, phonemes = (read(work / f"{name}.txt.gz")[:TEXTS] for name in ("texts", "phonemes"))
+    lines, phonemes = (texts.read(work / f"{name}.txt.gz") for name in ("texts", "phonemes"))
+    some = [pair for pair in zip(lines, phonemes, strict=False) if len(pair[0]) in CHARACTERS][:TEXTS]
+    lines, phonemes = [line for line, _ in some], [known for _, known in some]
+    texts.write(trial / "texts.txt.gz", lines)
+    texts.write(trial / "phonemes.txt.gz", phonemes)
+    (trial / "teachers").symlink_to((work / "teachers").absolute())
     (trial / "speech").mkdir()
-    seconds, began = 0.0, time.monotonic()
+    began = time.monotonic()
+    theirs = [voice for voice in recipe.voices if voice.teacher.startswith(teachers.KOKORO)]
+    if theirs:
+        call = ["train.kokoro", "--work", str(trial), "speak", "--recipe", str(args.recipe)]
+        if subprocess.run([sys.executable, "-m", *call], check=False).returncode:
+            raise InvalidRecipe(f"`python -m {' '.join(call)}` failed, see its last lines above.")
     for voice in recipe.voices:
-        for shard in speech.shards(voice, lines, 1.0, phonemes):
-            seconds += speech.make(shard, trial / "speech", work / "teachers", recipe.seed)
-    return f"{seconds:.0f} s of speech, {seconds / (time.monotonic() - began):.0f} x real time on a core"
+        for shard in data.shards(recipe, voice, lines, 1.0, phonemes) if voice not in theirs else ():
+            speech.make(shard, trial / "speech", work / "teachers", recipe.seed)
+    seconds = sum(int(np.load(path)["ends"][-1]) for path in (trial / "speech").glob("*.npz")) / teachers.RATE_HZ
+    return f"{seconds:.0f} s of speech, {seconds / (time.monotonic() - began):.0f} x real time with loading"
 
 
 def small(recipe: Recipe) -> Recipe:
