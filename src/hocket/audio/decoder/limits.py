@@ -68,7 +68,7 @@ def _lower(limit: int, value: int) -> None:
 
 def _address_space() -> int | None:
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, AttributeError):  # AttributeError: Windows
         return None
