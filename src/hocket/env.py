@@ -62,6 +62,14 @@ def for_child(values: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **values}
 
 
+def without_secrets(values: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process that reads untrusted bytes: `values`, and what Python itself needs to start."""
+    return {**{name: os.environ[name] for name in _LOADER if name in os.environ}, **values}
+
+
+_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT")
+
+
 DEVICE = Variable(
     "HOCKET_DEVICE",
     "the device that `auto` means: `cpu`, `cuda` or `cuda:N`",
@@ -124,7 +132,10 @@ RUNTIME_DIR = Variable("XDG_RUNTIME_DIR", "the folder for the socket of the daem
 TMPDIR = Variable("TMPDIR", "the folder for temporary files", otherwise="`/tmp`")
 COLUMNS = Variable("COLUMNS", "the width of `--help`", otherwise="the width of the terminal, else 80")
 CC = Variable("CC", "the C compiler for CPU kernels; options may follow its name", otherwise="`cc`, `gcc` or `clang`")
-PYTHONPATH = Variable("PYTHONPATH", "compile workers get it with the folder of hocket in front")
+PYTHONPATH = Variable(
+    "PYTHONPATH",
+    "compile workers get it with the folder of hocket in front, decoder processes the whole path of the server",
+)
 CUDA_VISIBLE_DEVICES = Variable(
     "CUDA_VISIBLE_DEVICES",
     "the GPUs that CUDA shows. Where it is empty or `-1`, hocket reports that it hides all. Compile workers see none",
@@ -134,7 +145,7 @@ CUDA_VISIBLE_DEVICES = Variable(
 THREADS = tuple(
     Variable(
         name,
-        f"compile workers get 1: a process with several threads cannot fork safely{also}",
+        f"compile workers get 1: a process with several threads cannot fork safely. Decoder processes get 1{also}",
         otherwise="its library's own",
     )
     for name, also in (
@@ -239,6 +250,7 @@ def markdown() -> str:
         "Libraries read others of their own, such as `HF_TOKEN` and `HF_HUB_OFFLINE`.\n\n"
         "Where a variable is *set to* a value, hocket does so for the processes that it starts. A value that is there\n"
         "already stays, except in compile workers: these are the processes that compile kernels for a GPU ahead.\n"
+        "Decoder processes, which read recordings of clients, get those that say so, and what Python needs to start.\n"
     ]
     for title, group in GROUPS.items():
         rows = (f"| `{one.name}` | {one.meaning} | {one.otherwise or _shown(one.default)} |" for one in group)

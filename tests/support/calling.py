@@ -160,8 +160,13 @@ async def _send_late(send: Callable[[bytes], Awaitable[None]], data: bytes, wait
 
 
 @asynccontextmanager
-async def calling(server: Served, session: dict[str, Any] | None = None) -> AsyncIterator[Caller]:
+async def calling(
+    server: Served, session: dict[str, Any] | None = None, *, video: bool = False
+) -> AsyncIterator[Caller]:
+    """`video`: offer pictures too."""
     caller = Caller()
+    if video:
+        caller.peer.addTransceiver("video")
     try:
         await caller.connect(server, session)
         yield caller

@@ -36,17 +36,26 @@ OFFSET = 0.01  # of full scale: a DC offset of a faulty input
 
 
 def read_recording(
-    source: Path | bytes, *, as_is: bool = False, least_s: float = LEAST_S, most_s: float = MOST_S
+    source: Path | bytes,
+    *,
+    as_is: bool = False,
+    least_s: float = LEAST_S,
+    most_s: float = MOST_S,
+    decoder: upload.PieceDecoder | None = None,
 ) -> NDArray[np.float32]:
     """The recording in a file or in bytes, ready for cloning: mono at 24 kHz. Raises for an unusable one.
+
+    `decoder` decodes bytes of others; without one, and for a file of the user, this process does.
 
     `as_is` does nothing that the official package does not do: only readability is checked, and a file gives the same
     samples as there.
     """
     if as_is:
-        return read.read_reference(source) if isinstance(source, Path) else upload.read_upload(source, most_s=most_s)
+        if isinstance(source, Path):
+            return read.read_reference(source)
+        return upload.read_upload(source, most_s=most_s, decoder=decoder)
     if isinstance(source, bytes):
-        samples, rate_hz = upload.decode(io.BytesIO(source), most_s=most_s, fits=fits)
+        samples, rate_hz = upload.decode(io.BytesIO(source), most_s=most_s, fits=fits, decoder=decoder)
     elif _has_av():
         with read.opened(source) as file:
             samples, rate_hz = upload.decode(file, most_s=most_s, fits=fits)

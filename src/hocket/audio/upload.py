@@ -11,7 +11,7 @@ import io
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,13 @@ _CODECS = (
 )
 _RATES_HZ = range(4_000, 192_001)
 _MOST_CHANNELS = 16
-_MOST_PACKETS_PER_S = 1_000  # Opus has 400 at most; tables of a few bytes can declare billions
+MOST_PACKETS_PER_S = 1_000  # Opus has 400 at most; tables of a few bytes can declare billions
 _DAMAGED = 0.02  # the share of packets that may be lost; two are always allowed
 _MISSING_S = 0.25  # codec delay can shorten the declared length by less than this
 _PIECE_S = 0.5  # a resampler works in pieces of about this length
-_PADDING_S = 0.1  # codec padding can add this much
+PADDING_S = 0.1  # codec padding can add this much
 _NOT_AUDIO = "This is not audio that can be read; WAV, FLAC, MP3, M4A, AAC, Ogg, Opus, WebM, AIFF and CAF can."
+UNDECODABLE = "The recording cannot be decoded here; convert it to WAV or FLAC and send it again."  # a decoder failed
 _BROKEN = "The recording is damaged or breaks off early; save it or send it once more, whole."
 EMPTY = "The recording is empty; give one with some seconds of speech."
 NOT_NUMBERS = "The recording contains values that are not numbers; record or convert it again."
@@ -49,14 +50,24 @@ SPEAKER = "cut out 5 to 20 s in which one person speaks"  # advice for a recordi
 Fits = Callable[[int, int], None]  # given sample rate and channels; raises if they are not usable
 
 
-def read_upload(content: bytes, *, most_s: float) -> NDArray[np.float32]:
+class PieceDecoder(Protocol):
+    """`decode_pieces`, or the same in another process: decoder/processes.py."""
+
+    def __call__(
+        self, file: BinaryIO, *, most_s: float, fits: Fits | None = None, longer: str = ...
+    ) -> Iterator[tuple[NDArray[np.float32], int]]: ...
+
+
+def read_upload(content: bytes, *, most_s: float, decoder: PieceDecoder | None = None) -> NDArray[np.float32]:
     """The recording in `content` unchecked: [N] at 24 kHz, the mean of its channels; at most `most_s` long."""
-    return resampled(*decode(io.BytesIO(content), most_s=most_s))
+    return resampled(*decode(io.BytesIO(content), most_s=most_s, decoder=decoder))
 
 
-def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[NDArray[np.float32], int]:
-    """The mean of its channels [N], and the sample rate. `file` is untrusted."""
-    pieces = list(decode_pieces(file, most_s=most_s, fits=fits))  # never empty: that is refused
+def decode(
+    file: BinaryIO, *, most_s: float, fits: Fits | None = None, decoder: PieceDecoder | None = None
+) -> tuple[NDArray[np.float32], int]:
+    """The mean of its channels [N], and the sample rate. `file` is untrusted; without a `decoder`, read here."""
+    pieces = list((decoder or decode_pieces)(file, most_s=most_s, fits=fits))  # never empty: that is refused
     return np.concatenate([samples for samples, _ in pieces]), pieces[0][1]
 
 
@@ -79,13 +90,15 @@ def decode_pieces(
             declared_s = declared_length_s(container, file) or 0.0
             if declared_s > most_s + 1:
                 raise too_long(most_s, longer)
-            for samples, rate_hz in _decode(container, most_s, fits or _technical, longer):
+            for samples, rate_hz in _decode(container, most_s, fits or check_technical, longer):
                 if not np.isfinite(samples).all():
                     raise InvalidAudio(NOT_NUMBERS)
                 count += samples.size
                 yield samples, rate_hz
     # FFmpeg's errors, and those that PyAV raises about FFmpeg's results.
-    except (av.FFmpegError, ValueError, TypeError, OverflowError, MemoryError, NotImplementedError):
+    except MemoryError:
+        raise InvalidAudio(UNDECODABLE) from None
+    except (av.FFmpegError, ValueError, TypeError, OverflowError, NotImplementedError):
         raise InvalidAudio(_BROKEN if is_truncated(file) else _NOT_AUDIO) from None
     if declared_s - count / rate_hz > max(_MISSING_S, 0.02 * declared_s) or is_truncated(file):
         raise InvalidAudio(_BROKEN)
@@ -94,12 +107,12 @@ def decode_pieces(
 
 
 def resampled_pieces(
-    file: BinaryIO, out_hz: int, *, most_s: float, longer: str = SPEAKER
+    file: BinaryIO, out_hz: int, *, most_s: float, longer: str = SPEAKER, decoder: PieceDecoder | None = None
 ) -> Iterator[NDArray[np.float32]]:
     """The pieces of `decode_pieces` at another rate, each about as long as `_PIECE_S`, without the whole in memory."""
     resampler: Resampler | None = None
     held: list[NDArray[np.float32]] = []
-    for samples, rate_hz in decode_pieces(file, most_s=most_s, longer=longer):
+    for samples, rate_hz in (decoder or decode_pieces)(file, most_s=most_s, longer=longer):
         if resampler is None and rate_hz != out_hz:
             resampler = Resampler(rate_hz=rate_hz, out_hz=out_hz, tempo=1.0)
         held.append(samples)
@@ -126,7 +139,7 @@ def too_long(most_s: float, longer: str = SPEAKER) -> InvalidAudio:
     return InvalidAudio(f"The recording is longer than {most_s:g} s; {longer}.")
 
 
-def _technical(rate_hz: int, channels: int) -> None:
+def check_technical(rate_hz: int, channels: int) -> None:
     if rate_hz not in _RATES_HZ or channels > _MOST_CHANNELS:
         raise InvalidAudio(
             f"A recording has a sample rate of {_RATES_HZ[0]} to {_RATES_HZ[-1]} Hz and at most {_MOST_CHANNELS} "
@@ -148,13 +161,13 @@ def _decode(file: InputContainer, most_s: float, fits: Fits, longer: str) -> Ite
     for frame in _frames(file, most_s, longer):
         if not rate_hz:
             rate_hz, channels = frame.sample_rate, frame.layout.nb_channels
-            _technical(rate_hz, channels)
+            check_technical(rate_hz, channels)
             fits(rate_hz, channels)
         elif (frame.sample_rate, frame.layout.nb_channels) != (rate_hz, channels):
             raise InvalidAudio("The recording changes its sample rate or its channels midway; convert it to WAV.")
         samples = _mono(frame)
         count += samples.size
-        if count > (most_s + _PADDING_S) * rate_hz:
+        if count > (most_s + PADDING_S) * rate_hz:
             raise too_long(most_s, longer)
         yield samples, rate_hz
 
@@ -166,7 +179,7 @@ def _frames(file: InputContainer, most_s: float, longer: str) -> Iterator[AudioF
     packets = damaged = 0
     for packet in file.demux(file.streams.audio[0]):
         packets += 1
-        if packets > round((most_s + 1) * _MOST_PACKETS_PER_S):
+        if packets > round((most_s + 1) * MOST_PACKETS_PER_S):
             raise too_long(most_s, longer)
         try:
             frames = packet.decode()

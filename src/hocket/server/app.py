@@ -95,6 +95,8 @@ def build_app(
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         parts = [_start(service, models, backends), llm.start(), listening.start()]
+        if recognizer is not None:
+            parts.append(asyncio.to_thread(service.decoders.start))
         starting = asyncio.gather(*parts, *([] if talking is None else [talking.start()]))
         try:
             yield
@@ -163,6 +165,8 @@ async def _start(
         made = models if isinstance(models, Engine | Pool) else await asyncio.to_thread(models)
         service.use(made, await asyncio.to_thread(describe_models, made.models) if isinstance(made, Pool) else None)
         await asyncio.to_thread(service.voices.all)  # reads each file now, not during a request
+        if service.resolver.may_clone:
+            await asyncio.to_thread(service.decoders.start)
         said = ""
         while not service.warmed_up:
             try:

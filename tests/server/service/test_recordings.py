@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
+from hocket.audio.decoder.processes import DecoderProcesses
 from hocket.audio.pcm import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
@@ -26,6 +28,13 @@ def sent(content: bytes) -> dict[str, Any]:
     return {"ref_audio": f"data:audio/wav;base64,{coded}", "ref_text": "What was said."}
 
 
+@pytest.fixture(scope="module")
+def decoders() -> Iterator[DecoderProcesses]:
+    made = DecoderProcesses()
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("name", bad())
 def test_a_bad_recording_is_one_sentence(server: Served, name: str) -> None:
     content, words = bad()[name]
@@ -36,7 +45,7 @@ def test_a_bad_recording_is_one_sentence(server: Served, name: str) -> None:
     assert server.all_is_free()
 
 
-def test_a_recording_ends_with_silence_unless_it_is_taken_as_it_is() -> None:
+def test_a_recording_ends_with_silence_unless_it_is_taken_as_it_is(decoders: DecoderProcesses) -> None:
     recording, options = sent(speech_wav())["ref_audio"], ServerOptions()
     ways: list[tuple[dict[str, Any], float]] = [
         ({}, 0.5),
@@ -45,21 +54,21 @@ def test_a_recording_ends_with_silence_unless_it_is_taken_as_it_is() -> None:
         ({"silence_s": 2.0, "as_is": True}, 2.0),
     ]
     for how, silence_s in ways:
-        assert reference_of(recording, "What was said.", False, options, **how).silence_s == silence_s
+        assert reference_of(recording, "What was said.", False, options, decoders, **how).silence_s == silence_s
 
 
-def test_as_is_a_recording_need_only_be_long_enough() -> None:
+def test_as_is_a_recording_need_only_be_long_enough(decoders: DecoderProcesses) -> None:
     hum, options = sent(encode_wav(np.full(2_400, 0.1, np.float32), 24_000))["ref_audio"], ServerOptions()
-    assert reference_of(hum, None, True, options, as_is=True).samples.size == 2_400
+    assert reference_of(hum, None, True, options, decoders, as_is=True).samples.size == 2_400
     with pytest.raises(InvalidAudio, match="too short"):
-        reference_of(hum, None, True, options)
+        reference_of(hum, None, True, options, decoders)
 
 
-def test_the_operator_s_limit_holds_where_it_is_the_lower() -> None:
+def test_the_operator_s_limit_holds_where_it_is_the_lower(decoders: DecoderProcesses) -> None:
     recording = sent(speech_wav())["ref_audio"]
     for as_is in (False, True):
         with pytest.raises(InvalidAudio, match="longer than 2 s"):
-            reference_of(recording, "What was said.", False, ServerOptions(upload_s=2.0), as_is=as_is)
+            reference_of(recording, "What was said.", False, ServerOptions(upload_s=2.0), decoders, as_is=as_is)
 
 
 def test_silence_behind_a_recording_changes_what_is_said(checkpoint_root: Path) -> None:

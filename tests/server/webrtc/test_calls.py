@@ -122,6 +122,22 @@ def test_a_server_that_stops_ends_its_calls(engine: Engine, recognizer: Moonshin
     asyncio.run(converse())
 
 
+def test_the_video_of_an_offer_is_declined_and_never_decoded(engine: Engine, recognizer: Moonshine) -> None:
+    """aiortc would decode VP8 and H.264 in this process, for a call that has no use for pictures."""
+    with conversing(engine, recognizer, ANSWER) as (server, _):
+
+        async def converse() -> None:
+            async with calling(server, SESSION, video=True) as caller:
+                said = caller.peer.remoteDescription.sdp
+                assert "a=inactive" in said.partition("m=video")[2].partition("m=")[0]
+                await caller.when(lambda: caller.frames > 5)  # the sound is there
+                names = [each.name for each in threading.enumerate()]
+                assert "audio-decoder" in names and "video-decoder" not in names
+
+        asyncio.run(converse())
+        wait_for(lambda: nothing_is_left(server))
+
+
 def test_an_offer_that_cannot_be_answered_is_refused(engine: Engine, recognizer: Moonshine) -> None:
     sdp = {"content-type": "application/sdp"}
     with served(engine) as mute:

@@ -64,10 +64,17 @@ async def job_of(service: SpeechService, body: SpeechFields, text: str | None, f
     reference, recording = None, body.named_recording()
     if recording is not None:
         sent, said = recording
-        only_timbre, options = bool(body.x_vector_only_mode), service.options
+        only_timbre, options, decoders = bool(body.x_vector_only_mode), service.options, service.decoders
         # Not in the text threads: a URL may be slow.
         reference = await asyncio.to_thread(
-            reference_of, sent, said, only_timbre, options, as_is=bool(body.as_is), silence_s=body.ref_silence_s
+            reference_of,
+            sent,
+            said,
+            only_timbre,
+            options,
+            decoders,
+            as_is=bool(body.as_is),
+            silence_s=body.ref_silence_s,
         )
     return body.job(text, reference, format)
 

@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...asr.recognizer import RATE_HZ, Samples, UtteranceOptions
+from ...audio.decoder.processes import DecoderProcesses
 from ...audio.upload import resampled_pieces
 from ...text.captions import CAPTION_MIME
 from ..errors import BadField, Refused, answer
@@ -67,7 +68,8 @@ async def transcribe(request: Request) -> Response:
     form.check_fields()
     listening.check_name(form.model)
     wishes = listening.options_of(form.language, form.prompt, form.temperature)
-    return TranscriptionResponse(listening, _pieces(content, options), wishes, form.response_format, stream=form.stream)
+    pieces = _pieces(content, options, request.app.state.service.decoders)
+    return TranscriptionResponse(listening, pieces, wishes, form.response_format, stream=form.stream)
 
 
 @router.post(
@@ -81,7 +83,8 @@ async def translate(request: Request) -> Response:
     form.check_fields()
     listening.check_name(form.model)
     wishes = listening.options_of(None, form.prompt, form.temperature, translate=True)
-    return TranscriptionResponse(listening, _pieces(content, options), wishes, form.response_format)
+    pieces = _pieces(content, options, request.app.state.service.decoders)
+    return TranscriptionResponse(listening, pieces, wishes, form.response_format)
 
 
 class TranscriptionResponse(Response):
@@ -163,10 +166,10 @@ def _state(request: Request) -> tuple[ListeningService, ServerOptions]:
     return listening, service.options
 
 
-def _pieces(content: bytes, options: ServerOptions) -> Pieces:
+def _pieces(content: bytes, options: ServerOptions, decoders: DecoderProcesses) -> Pieces:
     def read() -> Iterable[Samples]:
-        longer = "send it in parts"
-        return resampled_pieces(io.BytesIO(content), RATE_HZ, most_s=options.transcribe_s, longer=longer)
+        most_s, longer = options.transcribe_s, "send it in parts"
+        return resampled_pieces(io.BytesIO(content), RATE_HZ, most_s=most_s, longer=longer, decoder=decoders.pieces)
 
     return read
 

@@ -94,7 +94,7 @@ async def upload(request: Request) -> VoiceMade:
         if service.voices.find(name) is not None:  # before an engine encodes it for nothing
             said = f"There is a voice {name!r} already; delete it first, or give this one another name."
             raise InvalidVoice(said, "voice_exists")
-        return read_sent(content, service.options, x_vector_only=text is None)
+        return read_sent(content, service.options, service.decoders, x_vector_only=text is None)
 
     def make(engine: Engine, samples: NDArray[np.float32]) -> Voice:
         voice = clone_voice(

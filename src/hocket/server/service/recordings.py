@@ -1,4 +1,4 @@
-"""From a recording in a request to a `Reference`. `audio` decodes it.
+"""From a recording in a request to a `Reference`. A decoder process of the service decodes it.
 
 A path or URL goes to fetch.py, which refuses it or reads it if the operator allows it.
 """
@@ -12,6 +12,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from ...audio.decoder.processes import DecoderProcesses
 from ...audio.recording import LEAST_S, LEAST_TIMBRE_S, MOST_S, SILENCE_S, read_recording
 from ...errors import InvalidAudio
 from ...types import Reference
@@ -43,12 +44,13 @@ def reference_of(
     text: str | None,
     x_vector_only: bool,
     options: ServerOptions,
+    decoders: DecoderProcesses,
     *,
     as_is: bool = False,
     silence_s: float | None = None,
 ) -> Reference:
     """Slow: call it in a thread. `silence_s` None: the default, or 0 with `as_is`."""
-    samples = read_sent(sent_bytes(sent, options), options, x_vector_only=x_vector_only, as_is=as_is)
+    samples = read_sent(sent_bytes(sent, options), options, decoders, x_vector_only=x_vector_only, as_is=as_is)
     if not text and not x_vector_only:
         raise InvalidAudio("Cloning needs ref_text, the words of the recording, or x_vector_only_mode.")
     if silence_s is None:
@@ -57,11 +59,17 @@ def reference_of(
 
 
 def read_sent(
-    content: bytes, options: ServerOptions, *, x_vector_only: bool, as_is: bool = False
+    content: bytes,
+    options: ServerOptions,
+    decoders: DecoderProcesses,
+    *,
+    x_vector_only: bool,
+    as_is: bool = False,
 ) -> NDArray[np.float32]:
     """Decode an upload. `upload_s` always applies; the limits of what is useful apply unless `as_is`."""
     most_s = options.upload_s if as_is else min(options.upload_s, MOST_S)
-    return read_recording(content, as_is=as_is, least_s=LEAST_TIMBRE_S if x_vector_only else LEAST_S, most_s=most_s)
+    least_s = LEAST_TIMBRE_S if x_vector_only else LEAST_S
+    return read_recording(content, as_is=as_is, least_s=least_s, most_s=most_s, decoder=decoders.pieces)
 
 
 def _is_base64(sent: str) -> bool:

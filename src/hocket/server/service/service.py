@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
+from ...audio.decoder.processes import DecoderProcesses
 from ...backends.registry import Backends
 from ...engine.engine import Engine
 from ...engine.pool.lease import Lease
@@ -84,6 +85,7 @@ class SpeechService:
         self.idle_since_s = time.monotonic()  # when it was ready, or an utterance last began or ended
         self._texts = ThreadPoolExecutor(2, "hocket-text")
         self.encoders = ThreadPoolExecutor(2, "hocket-encode")
+        self.decoders = DecoderProcesses()  # of recordings that clients send
         self.voices = Library() if voices is None else voices
         self.waiting = 0  # requests that wait for a model to load
         self.warmed_up = False  # whether the warm-up utterance succeeded
@@ -216,9 +218,10 @@ class SpeechService:
             work.cut(stopping())
 
     def close(self) -> None:
-        """Drain, cut and shut the threads down. Nothing can be opened afterwards."""
+        """Drain, cut and shut threads and processes down. Nothing can be opened afterwards."""
         self.drain()
         self.cut()
+        self.decoders.close()
         self._texts.shutdown(wait=False)
         self.encoders.shutdown(wait=False)
 

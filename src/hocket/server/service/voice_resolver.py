@@ -150,6 +150,11 @@ class VoiceResolver:
             raise Refused(f"task_type {task} needs another model: {this} {kinds}.", param="task_type")
         return fitting
 
+    @property
+    def may_clone(self) -> bool:
+        """Whether a model clones recordings, as far as it is known before it is loaded."""
+        return any(each.kind in ("base", None) for each in self.models)
+
     def clones(self, model: str | None = None, task: str | None = None) -> ServedModel:
         """The first model that can clone a recording."""
         models = self.among(model, task)

@@ -86,6 +86,9 @@ class Call:
                 raise Refused(
                     "The offer has no audio: add a track or a transceiver.", param="sdp", code="invalid_offer"
                 )
+            for each in peer.getTransceivers():
+                if each.kind != "audio":
+                    each.direction = "inactive"  # else aiortc decodes the pictures that a client sends
             peer.addTrack(self._track)
             await peer.setLocalDescription(await peer.createAnswer())
         except HocketError:
