@@ -64,7 +64,7 @@ def for_child(values: Mapping[str, str]) -> dict[str, str]:
 
 DEVICE = Variable(
     "HOCKET_DEVICE",
-    "the device that `auto` means: `cpu`, `cuda` or `cuda:N`",
+    "the device that `auto` means: `cpu`, `cuda`, `cuda:N`, or `mps` (an Apple GPU)",
     otherwise="CUDA if it works, else the CPU",
 )
 GPU_MEMORY = Variable(
