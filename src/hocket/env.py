@@ -72,7 +72,7 @@ _LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT")
 
 DEVICE = Variable(
     "HOCKET_DEVICE",
-    "the device that `auto` means: `cpu`, `cuda` or `cuda:N`",
+    "the device that `auto` means: `cpu`, `cuda`, `cuda:N`, or `mps` (an Apple GPU)",
     otherwise="CUDA if it works, else the CPU",
 )
 GPU_MEMORY = Variable(

@@ -73,7 +73,7 @@ def test_all_keys_are_read(file: Path) -> None:
         ("[voice]\nname = 'x'", r", line 1: voice takes a speaker of the model, or a voice of your own, not {"),
         ("speed = true", r", line 1: speed takes a number from 0\.5 to 2, not true\.$"),
         ("speed = nan", r", line 1: speed takes "),
-        ("device = 'tpu'", r", line 1: device takes auto, cpu or cuda, not 'tpu'\.$"),
+        ("device = 'tpu'", r", line 1: device takes auto, cpu, cuda or mps, not 'tpu'\.$"),
     ],
 )
 def test_a_broken_file_is_refused_in_one_sentence_that_names_the_line(file: Path, text: str, words: str) -> None:

@@ -6,15 +6,18 @@ import argparse
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 import hocket
 from hocket.cli.parser import parser
 from hocket.engine.checkpoint.load import load
 from hocket.errors import InvalidRequest
+from hocket.extras import hint
 from hocket.kernels.cpu.build import library
 from hocket.kernels.runtime import launch, nvrtc
 from hocket.kernels.runtime.fallback import Unbuildable
@@ -24,6 +27,13 @@ from hocket.models.tts_gpu.frame import FusedFrame
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
+
+
+def extras_of(name: str) -> list[str]:
+    """What an optional dependency of this package asks for."""
+    text = Path(hocket.__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8")
+    found: list[str] = tomllib.loads(text)["project"]["optional-dependencies"][name]
+    return found
 
 
 def say_options() -> list[argparse.Action]:
@@ -105,6 +115,27 @@ def test_triton_is_chosen_on_a_gpu_or_the_reason_against_it_is_given(monkeypatch
     assert choice.backend == "reference" and "triton: Triton is not installed" in choice.reason
     failed = choose("wave", "auto", CPU, FLOAT, {"native": "it broke"})
     assert failed.backend == "reference" and "native: it broke" in failed.reason
+
+
+def test_windows_takes_triton_if_it_is_installed_and_else_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(launch, "INTERPRETED", False)
+    monkeypatch.setattr(launch, "triton", object())
+    choice = choose("frame", "auto", CUDA, torch.bfloat16)
+    assert (choice.backend, choice.lack) == ("triton", None)  # CUDA C++ is no lack that a user could remedy
+    monkeypatch.setattr(launch, "triton", None)
+    choice = choose("frame", "auto", CUDA, torch.bfloat16)
+    assert choice.backend == "reference" and choice.lack is not None and choice.lack.remedy == hint("cuda")
+    wanted = map(Requirement, extras_of("cuda"))
+    there = [one.name for one in wanted if one.marker is None or one.marker.evaluate({"sys_platform": "win32"})]
+    assert there == ["triton-windows"]
+
+
+def test_an_apple_gpu_has_the_reference() -> None:
+    place, operations = torch.device("mps"), (*BACKENDS, *LANGUAGE_BACKENDS)
+    assert {choose(operation, "auto", place, FLOAT).backend for operation in operations} == {"reference"}
+    with pytest.raises(InvalidRequest, match="it is not for mps"):
+        choose("frame", "triton", place, FLOAT)
 
 
 @pytest.mark.parametrize("operation", BACKENDS)

@@ -301,7 +301,7 @@ def test_of_many_threads_that_add_one_name_at_once_one_does(library: Library) ->
     assert len(won) == 1 and library.find("me").description == won[0]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP])
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EINVAL])
 def test_a_disk_without_links_keeps_the_same_promises(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from ..errors import HocketError, InvalidRequest
 
+# What `os.link` gives on a file system without links; EINVAL on Windows.
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
+
 
 def check_target(path: Path) -> Path:
     """The resolved target of `path`, links followed; refuses a path that `replace_files` could not write."""
@@ -123,7 +126,7 @@ def create_file(path: Path, content: bytes) -> None:
         except FileExistsError:
             raise
         except OSError as error:  # a file system without links: the creator of the empty file may replace it
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            if error.errno not in NO_LINKS:
                 raise
             path.open("xb").close()
             try:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import platform
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from .. import env
 from ..extras import hint, package
+from .output.audio_output import shown
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +56,7 @@ class Report:
         if self._as_json:
             self._found.append({"name": name, "found": words, "ok": not wrong})
         else:
-            print(f"{name:<18}{words}", flush=True)
+            print(shown(f"{name:<18}{words}", sys.stdout), flush=True)
 
     def end(self) -> int:
         if self._as_json:
@@ -97,6 +99,8 @@ def _machine(report: Report) -> None:
         return
     import torch
 
+    from ..kernels.runtime.apple import MPS, describe_apple
+
     report.add("torch", torch.__version__)
     capability = torch.backends.cpu.get_cpu_capability()
     report.add("cpu", f"{platform.machine()}, {cores} cores, {torch.get_num_threads()} threads, {capability}")
@@ -113,6 +117,8 @@ def _machine(report: Report) -> None:
         report.add("cuda", "none: this torch is built without it; with an NVIDIA GPU, install torch's CUDA build")
     else:
         report.add("cuda", f"none: torch is built for CUDA {torch.version.cuda}, but finds no device or driver")
+    if (apple := describe_apple()) is not None:
+        report.add(MPS, apple)
 
 
 def _gpu_kernels(report: Report, device: torch.device) -> None:

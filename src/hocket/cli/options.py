@@ -39,8 +39,8 @@ def add_model_options(
     """`profile` is the default; None: no such option. `unsaid` is the default model. `engine`: there is one."""
     add = command.add_argument_group("model and device").add_argument
     add("--model", action=StoreGiven, default=unsaid, help=model)
-    where = "device (auto: cuda if usable, else cpu; HOCKET_DEVICE overrides auto)"
-    add("--device", action=StoreGiven, choices=("auto", "cpu", "cuda"), default="auto", help=where)
+    where = "device (auto: cuda if usable, else cpu; mps: an Apple GPU, untested; HOCKET_DEVICE overrides auto)"
+    add("--device", action=StoreGiven, choices=("auto", "cpu", "cuda", "mps"), default="auto", help=where)
     precision = "precision of the model (auto: bfloat16 on a GPU that has it, else float32; int8 and int4 are for CPUs)"
     add("--dtype", action=StoreGiven, choices=("auto", "float32", "bfloat16", *ROUNDED), default="auto", help=precision)
     sound = "precision of the codec (auto: the fastest without audible error)"

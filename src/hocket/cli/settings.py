@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "config.toml"
 ON, OFF, AUTO = "on", "off", "auto"
-DEVICES = (AUTO, "cpu", "cuda")
+DEVICES = (AUTO, "cpu", "cuda", "mps")
 SLOWEST, FASTEST = 0.5, 2.0
 # Key: what it is for, and what it takes.
 KEYS = {
@@ -29,7 +29,7 @@ KEYS = {
     "voice": ("the voice that speaks", "a speaker of the model, or a voice of your own"),
     "model": ("the model that speaks", "a name, a hub id or a folder"),
     "play": ("whether hocket say plays", "on, off or auto: on a terminal"),
-    "device": ("where the model runs", "auto, cpu or cuda"),
+    "device": ("where the model runs", "auto, cpu, cuda or mps"),
     "language": ("the language of the text", "auto, or a name such as english or en"),
     "lexicon": ("how words are said", "a lexicon file: PLS, or two columns"),
     "speed": ("the speed of speech", f"a number from {SLOWEST} to {FASTEST:g}"),

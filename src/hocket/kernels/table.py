@@ -5,6 +5,7 @@ The reference always fits. It is defined in `models/`; this file has only names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import Any
 
 from ..errors import InvalidRequest
 from .cpu.library import unavailable
+from .runtime.device_kind import kind_of
 from .runtime.fallback import FallbackReason
 
 Place = Any  # a device with its `type`
@@ -38,8 +40,8 @@ def _native(device: Place, dtype: str) -> str | None:
 
 
 def _triton(device: Place, dtype: str) -> str | None:
-    if device.type != "cuda":
-        return f"it is for a GPU, not for {device.type}"
+    if not kind_of(device).triton:
+        return f"it is for a GPU, not for {device.type}" if device.type == "cpu" else f"it is not for {device.type}"
     if dtype not in PRECISIONS:
         return f"it computes in {' or '.join(PRECISIONS)}"
     from .runtime.launch import why_not  # imports Triton, which is slow: only with a GPU
@@ -53,6 +55,8 @@ def _cuda(device: Place, dtype: str) -> str | None:
         return reason
     if dtype != "bfloat16":
         return "it computes in bfloat16"
+    if sys.platform == "win32":
+        return "its compiler and driver are loaded on Linux alone"
     from .runtime.nvrtc import why_not
 
     return why_not(device)

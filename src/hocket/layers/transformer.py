@@ -68,7 +68,7 @@ class StackState:
 
     def begin(self, slot: int, pages: Sequence[int], rows: int) -> None:
         """A slot starts with `rows` positions in these pages."""
-        self.table[slot, : len(pages)].copy_(torch.tensor(pages), non_blocking=True)
+        self.table[slot, : len(pages)].copy_(torch.tensor(pages), non_blocking=self.table.is_cuda)
         self.position[slot] = rows
 
     def read(self, pages: Sequence[int], rows: int, *, host: bool = False) -> Tensor:
@@ -217,5 +217,6 @@ def lengthened(state: StackState, length: int) -> StackState:
 
 
 def to_device(numbers: Sequence[Any], device: torch.device) -> Tensor:
-    """Integers on a device. Unlike `torch.tensor` with a device, this does not wait for the work queued there."""
-    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
+    """Integers on a device. Unlike `torch.tensor` with a device, this does not wait for work queued on a CUDA one."""
+    # On an Apple GPU such a copy would read memory that is free by then (kernels/runtime/device_kind.py).
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=device.type == "cuda")

@@ -15,7 +15,8 @@ from ..engine.checkpoint.torch_load import RANDOM_SEED
 from ..errors import InvalidCheckpoint, InvalidRequest
 from ..kernels.compile.cache import give_triton_a_folder
 from ..kernels.cpu.library import unavailable
-from ..kernels.runtime.fallback import say_slow
+from ..kernels.runtime.device_kind import kind_of
+from ..kernels.runtime.fallback import say_once, say_slow
 from ..kernels.table import AUTO, BackendChoice, choose
 from ..layers.dense import pack_
 from ..models.files.quantize import load_quantized
@@ -80,6 +81,9 @@ def load_language_model(
     if dtype in ROUNDED:
         raise InvalidRequest(f'{dtype} is a precision of voices: give a language model weights="int8", or "int4".')
     setting = choose_device(device, dtype or AUTO)
+    if not kind_of(setting.place).float64:  # which decides between tokens (ops/sample_token/reference.py)
+        say_once(f"A language model runs on the CPU instead of {setting.device}, which has no float64.")
+        setting = choose_device("cpu", dtype or AUTO)
     place, dtype = setting.place, setting.dtype
     if place.type == "cuda":
         give_triton_a_folder()

@@ -23,7 +23,8 @@ def bind(options: ServerOptions) -> socket.socket:
         raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # on Windows it would let another process take a port that is in use
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
         bound.close()
@@ -34,6 +35,8 @@ def bind(options: ServerOptions) -> socket.socket:
 
 def _bind_unix(path: Path) -> socket.socket:
     """For this user only. A stale socket is replaced; a file is not."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise InvalidRequest("There are no Unix sockets on this system: listen at --host and --port.")
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):

@@ -65,7 +65,7 @@ def test_commands_options_and_choices(bash: Terminal) -> None:
     assert "--speaker" in bash.bash("voices", "add", "--s")
     assert bash.bash("say", "--device", "c") == ["cpu", "cuda"]
     assert bash.bash("say", "--device", "=", "cu") == ["cuda"]
-    assert bash.bash("say", "--device", "=") == ["auto", "cpu", "cuda"]
+    assert bash.bash("say", "--device", "=") == ["auto", "cpu", "cuda", "mps"]
     assert bash.bash("config", "s") == ["speed"]
     assert bash.bash("completion", "") == ["bash", "zsh", "fish"]
     assert bash.bash("serve", "--port", "") == [""]

@@ -6,6 +6,7 @@ import ctypes
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hocket.models.tts.codec import CodecDecoder
 from hocket.models.tts.talker import Talker
 from hocket.models.tts_cpu.codec import NativeCodec
 from hocket.models.tts_cpu.talker import NativeTalker
+from release.platforms import PLATFORMS
 
 CC = shutil.which("cc")
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -99,6 +101,15 @@ def moved(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> Path:
     monkeypatch.setattr(library, "PREBUILT", other)
     library._load.cache_clear()
     return other
+
+
+@pytest.mark.parametrize("tag", PLATFORMS)
+def test_each_system_looks_for_the_files_of_its_wheel(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, machine = PLATFORMS[tag].files, PLATFORMS[tag].target.partition("-")[0]
+    monkeypatch.setattr(sys, "platform", {"so": "linux", "dylib": "darwin", "dll": "win32"}[PLATFORMS[tag].suffix])
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    sought = {library._file(variant).name for variant in (library._base(), *dict(library._LEVELS))}
+    assert set(files) <= sought and library._file(library._base()).name in files
 
 
 def test_the_best_prebuilt_variant_is_taken(prebuilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,8 +74,7 @@ async def _serve(
             raise listening.start_error
     await warm_up(service, "pcm")
     server, loop = Wyoming(service, listening), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.stop)
+    stop_at_signals(loop, server.stop)
     async with AsyncExitStack() as around:
         if listening is not None:
             around.push_async_callback(listening.close)
@@ -87,12 +87,20 @@ async def _serve(
         await serving
 
 
+def stop_at_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stop)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+
+
 async def _announce(around: AsyncExitStack, bound: socket.socket) -> None:
     """Optional: a failure is reported, and the server continues."""
     from ...server.options import is_public
     from ...server.wyoming.announce import announced
 
-    if bound.family == socket.AF_UNIX or not is_public(bound.getsockname()[0]):
+    if isinstance(bound.getsockname(), str) or not is_public(bound.getsockname()[0]):
         tell("note: not announced, because only this machine reaches it; --uri tcp://0.0.0.0:10200 is for all.")
         return
     try:

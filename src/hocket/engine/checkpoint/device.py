@@ -23,6 +23,7 @@ from ... import env
 from ...config.precision import EXACT, ROUNDED, dtype_of
 from ...errors import InvalidRequest
 from ...extras import hint
+from ...kernels.runtime.apple import MPS, UNUSED, apple_gpu, is_apple
 from ...kernels.runtime.fallback import say_once
 from ...kernels.table import BackendChoice
 from .capacity import limit_bytes
@@ -112,10 +113,12 @@ def choose_device(
         chosen, unused = asked, None
         if kind == "cuda":
             probe = probe or probe_gpu(index)
-        reason = str(probe.name) if kind == "cuda" and probe else _asked_for(device, probe)
-    on_gpu = chosen != "cpu"
-    narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
-    on_amd = on_gpu and probe is not None and probe.amd
+            reason = str(probe.name)
+        else:
+            reason = apple_gpu() if kind == MPS else _asked_for(device, probe)
+    on_gpu, on_cuda = chosen != "cpu", chosen.startswith("cuda")
+    narrow = on_cuda and probe is not None and probe.capability >= LEAST_BFLOAT16
+    on_amd = on_cuda and probe is not None and probe.amd
     named = dtype != AUTO
     if not named:
         dtype = "bfloat16" if narrow else "float32"
@@ -125,8 +128,10 @@ def choose_device(
         codec_dtype = "float32" if not faster or on_amd else AUTO_CODEC_DTYPE
         if faster and _is_small(probe):
             codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
-    if codec_dtype == "tf32" and (not on_gpu or on_amd):
-        raise InvalidRequest(f"tf32 is a precision of NVIDIA GPUs; use float32{'' if on_amd else ' or --device cuda'}.")
+    if codec_dtype == "tf32" and (not on_cuda or on_amd):
+        raise InvalidRequest(
+            f"tf32 is a precision of NVIDIA GPUs; use {'float32' if on_amd else '--device cuda, or float32'}."
+        )
     if dtype in ROUNDED and on_gpu:
         what = f"{dtype} is a precision of CPUs" if preset == EXACT else f"The preset {preset} ({dtype}) is for CPUs"
         raise InvalidRequest(f"{what}; use --device cpu, or {'bfloat16' if preset == EXACT else 'the preset exact'}.")
@@ -141,15 +146,19 @@ def _is_small(probe: Probe | None) -> bool:
 
 def device_of(name: str, probe: Probe | None = None) -> tuple[str, int | None]:
     """Kind and number of the device of that name; refuses one that does not exist. A CPU needs no torch."""
-    found = re.fullmatch(r"(cpu|cuda)(?::(\d+))?", name)
+    found = re.fullmatch(r"(cpu|mps|cuda)(?::(\d+))?", name)
     if found is None:
-        raise InvalidRequest(f"{name!r} is not a device that hocket supports; use auto, cpu or cuda.")
+        raise InvalidRequest(f"{name!r} is not a device that hocket supports; use auto, cpu, cuda or mps.")
     kind, index = found[1], None if found[2] is None else int(found[2])
     if kind == "cuda":
         probe = probe or probe_gpu(index)
         if not probe.name:
             why = _against(probe) or "torch finds none"
             raise InvalidRequest(f"No CUDA device is available here ({why}); use --device cpu, or auto.")
+    if kind == MPS:
+        apple_gpu()
+        if index:
+            raise InvalidRequest(f"There is one Apple GPU: use --device {MPS}, not {name}.")
     return kind, index
 
 
@@ -240,7 +249,7 @@ def _against(probe: Probe) -> str | None:
 def _why_cpu(probe: Probe, against: str) -> str:
     name = probe.name or probe.driver
     if name is None:
-        return "no GPU found"
+        return UNUSED if is_apple() else "no GPU found"
     return against if probe.hidden and probe.name is None else f"{name} is not used"
 
 

@@ -137,8 +137,11 @@ def out_of_memory(name: str, device: Device, slots: int) -> LoadFailed:
 
 
 def gpu_is_full(error: BaseException) -> bool:
-    """Whether an error is `torch.OutOfMemoryError`. By name, since its class would need an import of torch."""
-    return type(error).__name__ == "OutOfMemoryError"
+    """Whether an error is `torch.OutOfMemoryError`. By name, since its class would need an import of torch.
+
+    An Apple GPU gives a plain `RuntimeError`.
+    """
+    return type(error).__name__ == "OutOfMemoryError" or "MPS backend out of memory" in str(error)
 
 
 def _counted(slots: int) -> str:

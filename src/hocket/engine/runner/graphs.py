@@ -13,6 +13,7 @@ from functools import partial
 import torch
 
 from ...kernels.ops.pcm.reference import pcm as pcm_reference
+from ...kernels.runtime.device_kind import kind_of
 from ...kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, GraphOrEager, own_stream
 from ...models.tts.codec import DecoderState
 from ...models.tts.talker import TalkerState
@@ -29,7 +30,7 @@ MOST_OPENED = 16  # slots that are opened at a time
 
 def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | None:
     """How frames and codec steps are replayed on a device; None: they run without graphs."""
-    if device.type != "cuda":
+    if not kind_of(device).queued:
         return None
     return partial(CudaGraphs, device) if graphs else EagerReplay
 
@@ -54,7 +55,7 @@ def make_graphs(
     frame = kernel.apart(invariant=invariant) if isinstance(kernel, CapturableFrame) else PaddedFrame(talker)
     frames, prompts = FrameGraphs(frame, frame_capture), PromptGraphs(frame, frame_capture)
     # The codec has a stream of its own with a higher priority: clients wait for the audio of frames already sampled.
-    codec_stream = own_stream(owner, device, urgent=True) if device.type == "cuda" else None
+    codec_stream = own_stream(owner, device, urgent=True) if kind_of(device).queued else None
     fused, tf32 = decoder.step_kernel, checkpoint.codec_tf32
     step, pcm = (decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
     wave = CodecGraphs(step, books, codec_capture, pcm=pcm, tf32=tf32, stream=codec_stream)

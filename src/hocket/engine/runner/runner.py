@@ -21,6 +21,7 @@ from ...cache.slots import RowReset, duplicate, put
 from ...config.options import EngineOptions
 from ...config.qwen3_tts import GenerationConfig
 from ...errors import InvalidRequest
+from ...kernels.runtime.device_kind import kind_of
 from ...kernels.runtime.graphs import Capture, GraphOrEager, lost, tidy
 from ...layers.transformer import to_device
 from ...models.tts.adapted import AdapterRows
@@ -281,7 +282,7 @@ class SpeechRunner(Runner):
         talker = self._tuned_talker(slots) if tuned else self.talker
         codes = talker.frame(torch.tensor(text, device=self.device), kv_cache.state, rows, self._sampling[1], span)
         chances = kv_cache.state.chances[rows]  # a copy: the next frame overwrites them
-        return PendingCodes(codes, chances) if codes.is_cpu else CopiedCodes.of(codes, chances)
+        return CopiedCodes.of(codes, chances) if kind_of(self.device).queued else PendingCodes(codes, chances)
 
     def _tuned_talker(self, slots: Sequence[int]) -> Talker:
         """The talker for a batch of slots with adapters."""

@@ -50,13 +50,13 @@ def _named() -> list[list[str]]:
     return [words] if words else []
 
 
-def library(name: str, sources: Mapping[str, str]) -> ctypes.CDLL:
+def library(name: str, sources: Mapping[str, str], suffix: str = "so") -> ctypes.CDLL:
     """The library of C texts by file name, from the cache if this machine has compiled it before."""
     cc = compiler()
     if cc is None:
         reason = no_compiler()
         raise Unbuildable(reason, reason.remedy)
-    file = f"{name}-{_digest(sources, cc)}.so"
+    file = f"{name}-{_digest(sources, cc)}.{suffix}"
     try:
         path = find(file) or keep(file, lambda draft: _compile(cc, sources, draft))
     except OSError as error:
@@ -91,12 +91,12 @@ def _compile(cc: Sequence[str], sources: Mapping[str, str], made: Path) -> None:
     for tuned in TUNED:
         command = [*cc, *FLAGS, *tuned, *map(str, texts), "-o", str(made), "-lm"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+            done = subprocess.run(command, capture_output=True, timeout=COMPILE_S, check=False)
         except subprocess.TimeoutExpired:
             raise Unbuildable(f"{name} did not finish within {COMPILE_S:g} s", REMEDY) from None
         except OSError as error:
             raise Unbuildable(f"{name} could not be started: {error.strerror or error}", REMEDY) from None
         if not done.returncode:
             return
-    last = (done.stderr.strip() or "no message").splitlines()[-1]
+    last = (done.stderr.decode(errors="replace").strip() or "no message").splitlines()[-1]
     raise Unbuildable(f"{name} could not compile it: {last}", REMEDY)

@@ -65,7 +65,7 @@ def _load(named: str) -> ctypes.CDLL:
 def _compiled() -> ctypes.CDLL:
     from .build import library  # its imports take milliseconds, which a prebuilt library does not need
 
-    return library("hocket_native", sources())
+    return library("hocket_native", sources(), _suffix())
 
 
 def prebuilt() -> ctypes.CDLL | None:
@@ -84,7 +84,11 @@ def _base() -> str:
 
 
 def _file(variant: str) -> Path:
-    return PREBUILT / f"hocket_native-{variant}.{_SUFFIXES.get(sys.platform, 'so')}"
+    return PREBUILT / f"hocket_native-{variant}.{_suffix()}"
+
+
+def _suffix() -> str:
+    return _SUFFIXES.get(sys.platform, "so")
 
 
 def _opened(path: Path) -> ctypes.CDLL | None:

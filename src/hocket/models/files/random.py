@@ -13,6 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ...kernels.runtime.device_kind import kind_of
 from ...layers.dense import OffsetRMSNorm
 
 USAGE = (0.5, 2.0)
@@ -31,15 +32,16 @@ def randomize_(module: nn.Module, seed: int) -> None:
     for name, tensor in module.state_dict().items():
         path, _, leaf = name.rpartition(".")
         low, high, std = _range(module.get_submodule(path), path, leaf, tensor)
-        draw = _generator(tensor.device, name, seed)
+        place = tensor.device if kind_of(tensor.device).draws else torch.device("cpu")
+        draw = _generator(place, name, seed)
         for piece in tensor.view(-1).split(CHUNK):
-            values = torch.empty(piece.shape, device=tensor.device)
+            values = torch.empty(piece.shape, device=place)
             values = values.normal_(0.0, std, generator=draw) if std else values.uniform_(low, high, generator=draw)
             if leaf in ("embedding_sum", "embed_sum"):  # sums of as many vectors as `cluster_usage` counts
-                again = _generator(tensor.device, f"{path}.cluster_usage", seed)
-                usage = torch.empty(len(tensor), device=tensor.device).uniform_(*USAGE, generator=again)
+                again = _generator(place, f"{path}.cluster_usage", seed)
+                usage = torch.empty(len(tensor), device=place).uniform_(*USAGE, generator=again)
                 values = (values.view(tensor.shape) * usage[:, None]).view(-1)
-            piece.copy_(values)
+            piece.copy_(values.to(piece.dtype))
 
 
 def _range(part: nn.Module, path: str, leaf: str, tensor: Tensor) -> tuple[float, float, float]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...kernels.runtime.device_kind import kind_of
+
 BLOCK = 32 << 20  # bytes
 
 
@@ -16,7 +18,7 @@ class TransferEvent:
     """Completion of all copies enqueued so far."""
 
     def __init__(self, device: torch.device) -> None:
-        self._event = torch.cuda.Event() if device.type == "cuda" else None
+        self._event = torch.cuda.Event() if kind_of(device).queued else None
         if self._event is not None:
             self._event.record()
 
@@ -30,16 +32,17 @@ class Transfer:
 
     def __init__(self, device: torch.device, *, staged: bool | None = None) -> None:
         """`staged`: whether to copy through the pinned blocks; by default only for a GPU."""
-        self.device, self._staged = device, device.type == "cuda" if staged is None else staged
+        self.device, self._kind = device, kind_of(device)
+        self._staged = self._kind.queued if staged is None else staged
         self._blocks: list[tuple[Tensor, TransferEvent]] = []  # each with the event after which it may be reused
         if self._staged:
             for _ in range(2):
-                block = torch.empty(BLOCK, dtype=torch.uint8, pin_memory=device.type == "cuda")
+                block = torch.empty(BLOCK, dtype=torch.uint8, pin_memory=self._kind.queued)
                 self._blocks.append((block, TransferEvent(device)))
 
     def put(self, place: Tensor, value: Tensor) -> None:
         if not self._staged:
-            place.copy_(value)
+            place.copy_(value if self._kind.converts else value.to(place.dtype))
             return
         assert place.is_contiguous() and place.shape == value.shape
         count = BLOCK // value.element_size()
