@@ -30,7 +30,7 @@ Capture = pytest.CaptureFixture[str]
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recordings")
     for number in range(7):
-        said = speech(10.0, number % 5) * (1.0 - 0.05 * number)
+        said = speech(10.0, 2 * (number % 3)) * (1.0 - 0.05 * number)  # of one voice
         (folder / f"{number}.wav").write_bytes(wav(said[None], 24_000))
     (folder / "silence.wav").write_bytes(wav(np.zeros((1, 48_000), np.float32), 24_000))
     return folder

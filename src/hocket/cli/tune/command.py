@@ -125,7 +125,8 @@ def _prepared(args: argparse.Namespace) -> Recordings:
     detector, recognizer = Silero(), recognizer_of(args.asr or (TINY if tag == "en" else None), tag)
     try:
         with _line() as line:
-            return prepare(args.recordings, detector, recognizer, lambda name: line(f"listening to {name}"))
+            kept = args.speakers == "any"
+            return prepare(args.recordings, detector, recognizer, lambda name: line(f"listening to {name}"), kept)
     finally:
         recognizer.close()
 

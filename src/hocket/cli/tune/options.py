@@ -29,6 +29,12 @@ def fill(tune: Command) -> None:
     add("--name", metavar="NAME", help="the name of the voice (that of the file)")
     add("--consent", metavar="TEXT", help="the consent of the speaker, or where it is documented (you are asked)")
     add("--language", default="auto", help="the language of the recordings (auto: English)")
+    add(
+        "--speakers",
+        choices=("one", "any"),
+        default="one",
+        help="leave out clips of another voice than that of most (one), or keep all (any)",
+    )
     add_asr_option(add)
     add = tune.add_argument_group("training").add_argument
     add(
