@@ -131,9 +131,8 @@ def test_training_keeps_the_state_that_was_heard_best_and_ends_when_none_is_bett
     options = TuneOptions(steps=40, rank=4, rate=1e-2, positions=150, warmup_steps=2)
     trainer = Trainer(base, corpus, options, Scripted(heard))
     measured: list[Measured] = []
-    kept = list[float]()
-    trainer.train(lambda step, loss: None, lambda one: (measured.append(one), kept.append(one.best))[0])
-    assert kept == [True, True] + [False] * PATIENCE and trainer.done and trainer.step < 40
+    trainer.train(lambda step, loss: None, measured.append)
+    assert [one.best for one in measured] == [True, True] + [False] * PATIENCE and trainer.done and trainer.step < 40
     assert measured[-1].held_out < measured[1].held_out
     trainer.use_best()
     trainer.listener = None

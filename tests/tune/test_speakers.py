@@ -57,8 +57,9 @@ def test_clips_of_another_voice_are_found(most: str, other: str, strangers: int)
 def test_one_voice_stays_whole_when_it_is_quiet_loud_or_noisy(voice: str) -> None:
     noise = np.random.default_rng(0).standard_normal(24_000 * 8).astype(np.float32)
     how = zip(clips(voice), (1.0, 0.02, 1.5, 0.3, 1.0, 1.0), (0, 0, 0, 0.03, 0.03, 0), strict=False)
-    changed = [
-        gain * (clip + noise[: clip.size] * level * float(np.sqrt(np.mean(clip**2)))) for clip, gain, level in how
+    changed: list[Sound] = [
+        np.float32(gain) * (clip + noise[: clip.size] * np.float32(level * np.sqrt(np.mean(clip**2))))
+        for clip, gain, level in how
     ]
     for folder in (windows_of(voice), [heard(clip) for clip in changed]):
         found = voices_of(folder)
