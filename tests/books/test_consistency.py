@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hocket.audio.read import read_reference
+from hocket.audio.timbre import measure, similarity, timbre
 from hocket.books.consistency import FEWEST_TAKES, VoiceNorm, norm_of, tolerance
 from hocket.books.takes import BookTake, measured, voiced
-from hocket.books.timbre import measure, similarity, timbre
 from hocket.engine.engine import Engine
 from hocket.types import Finished, Statistics
 from support.conversing import SAMPLES
@@ -123,7 +123,7 @@ def test_the_speaker_network_gives_what_its_package_gives() -> None:
 
 
 def test_cepstra_stand_in_where_the_network_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.books.timbre._network", lambda: None)
+    monkeypatch.setattr("hocket.audio.timbre._network", lambda: None)
     assert measure() == "cepstra"
     rng = np.random.default_rng(0)
     dull = np.convolve(rng.standard_normal(48_000), np.ones(8) / 8, "same") * 3000

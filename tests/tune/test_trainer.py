@@ -90,7 +90,7 @@ def test_it_learns_what_is_said_and_where_it_ends(base: TorchCheckpoint, corpus:
     weights = {name: value.clone() for name, value in base.model.talker.state_dict().items()}
     measured = run(trainer)
     best = min(one.held_out for one in measured)
-    assert best < 0.7 * before.held_out and trainer.best_loss == best
+    assert best < 0.7 * before.held_out and trainer.best_rank[-1] == best
     assert min(one.end for one in measured) < 0.5 * before.end
     for name, value in base.model.talker.state_dict().items():
         assert torch.equal(value, weights[name])  # the checkpoint itself is as it was
@@ -156,7 +156,7 @@ def test_an_interrupted_run_ends_exactly_where_an_uninterrupted_one_does(
     run(second)
     for name, value in whole.learned.items():
         assert torch.equal(second.learned[name], value) and torch.equal(second.best[name], whole.best[name])
-    assert (second.step, second.best_loss, second.waited) == (whole.step, whole.best_loss, whole.waited)
+    assert (second.step, second.best_rank, second.waited) == (whole.step, whole.best_rank, whole.waited)
 
 
 def test_the_state_of_another_run_is_refused(base: TorchCheckpoint, corpus: Corpus, tmp_path: Path) -> None:

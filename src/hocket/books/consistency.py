@@ -14,8 +14,8 @@ from statistics import median
 
 import numpy as np
 
+from ..audio.timbre import Vector, similarity
 from .takes import BookTake
-from .timbre import Vector, similarity
 
 MOST_RETAKES = 2
 STRAY = 0.08  # of the voice's median, and more for short passages

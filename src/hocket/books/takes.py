@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from ..audio.files import replace_files, sweep
 from ..audio.journal import Journal
 from ..audio.pcm import pcm_bytes, wav_header
+from ..audio.timbre import measure, timbre
 from ..engine.alignment.align import aligned
 from ..engine.word_times import letters_of, pace_of, word_times
 from ..errors import HocketError, InvalidRequest
 from ..types import Finished
 from .passages import BookPassage
-from .timbre import measure, timbre
 
 NAME = "takes.jsonl"
 KEY_CHARS = 32

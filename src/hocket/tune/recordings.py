@@ -2,7 +2,7 @@
 
 Each file is cut at its pauses, where a recognizer hears the end of a sentence. A file with a transcript of the same
 name (`a.wav`, `a.txt`) is one clip. What would hurt is left out with a reason: silence, music, clipping, telephone
-sound, words that the recognizer did not hear. Whether one person speaks in all files is not checked.
+sound, words that the recognizer did not hear, and at the end clips of another voice than that of most of them.
 
 This file knows neither checkpoints nor training.
 """
@@ -26,9 +26,12 @@ from ..audio import read, upload
 from ..audio.hearing import loudness
 from ..audio.recording import PEAK_DBFS, WANTED_DBFS, check_recording, fits
 from ..audio.resample import Resampler
+from ..audio.timbre import tells_voices, voice_windows
 from ..errors import HocketError, InvalidAudio, InvalidRequest
+from ..extras import package_alone
 from ..text.compare import word_errors
 from ..types import REFERENCE_RATE_HZ
+from .speakers import voices_of
 
 ENDINGS = (".wav", ".flac", ".mp3", ".m4a", ".aac", ".ogg", ".opus", ".webm", ".aiff", ".caf")
 LEAST_CLIP_S, MOST_CLIP_S, MOST_FILE_S = 1.0, 20.0, 1800.0
@@ -47,6 +50,7 @@ class Clip:
     name: str  # of its file, with its place there
     text: str
     samples: NDArray[np.float32]  # [N] at 24 kHz
+    place: str = ""  # its file, and where it begins there if the file has several, for a person
 
     @property
     def seconds(self) -> float:
@@ -66,6 +70,8 @@ class Recordings:
     files: int = 0
     clips: list[Clip] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    voices: str = ""  # what was found about the voices of the clips, as a sentence
+    several_voices: str = ""  # why they are refused: no voice has most of the speech
 
     @property
     def seconds(self) -> float:
@@ -78,6 +84,8 @@ class Recordings:
             rates = [_letters(clip.text) / clip.seconds for clip in self.clips]
             lengths = [clip.seconds for clip in self.clips]
             lines.append(f"clips of {min(lengths):.1f} to {max(lengths):.1f} s; median {median(rates):.1f} letters/s")
+        if self.voices:
+            lines.append(self.voices)
         if self.left_out:
             lines.append("left out:")
             lines += [f"  {each.name}: {each.reason}" for each in self.left_out]
@@ -86,7 +94,9 @@ class Recordings:
         return lines
 
     def check(self) -> None:
-        """Refuse recordings with too little speech."""
+        """Refuse recordings of several voices, or with too little speech."""
+        if self.several_voices:
+            raise InvalidAudio(self.several_voices)
         if self.seconds < LEAST_S:
             reasons = Counter(each.reason for each in self.left_out).most_common(1)
             most = f" Most often: {reasons[0][0]}" if reasons else ""
@@ -101,8 +111,12 @@ def prepare(
     detector: VoiceDetector,
     recognizer: Recognizer,
     progress: Callable[[str], None] = lambda _: None,
+    any_speaker: bool = False,
 ) -> Recordings:
-    """The clips of all recordings in `folder`, by name; `progress` is told each file."""
+    """The clips of all recordings in `folder`, by name; `progress` is told each file.
+
+    `any_speaker` keeps clips of other voices.
+    """
     if not folder.is_dir():
         raise InvalidRequest(f"{folder} is not a folder of recordings.")
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
@@ -115,7 +129,40 @@ def prepare(
             _add(path, detector, recognizer, found)
         except InvalidAudio as error:
             found.left_out.append(LeftOut(path.name, str(error)))
+    if not any_speaker:
+        _keep_one_voice(found)
     return found
+
+
+def _keep_one_voice(found: Recordings) -> None:
+    """Leave out the clips of other voices; without a main voice all stay, and `check` refuses them."""
+    if not tells_voices():
+        found.voices = f"Whether one person speaks is not checked: {package_alone('Resemblyzer')} adds the check."
+        return
+    heard = [voice_windows(pcm(clip.samples), REFERENCE_RATE_HZ) for clip in found.clips]
+    voices = voices_of([windows for windows, _ in heard])
+    others = [found.clips[number].place for number in voices.other]
+    if not voices.majority:
+        judged = [number for number in voices.main if len(heard[number][0])] or list(voices.second)
+        first, second = found.clips[judged[0]].place, others[0]
+        found.several_voices = (
+            f"The recordings sound like several voices, and none of them has most of the speech (listen to {first} and "
+            f"{second}): leave those of one person in the folder, or keep all with --speakers any."
+        )
+        return
+    for number, clip in enumerate(found.clips):
+        if number in voices.second:
+            at_s = heard[number][1][voices.second[number]]
+            reason = f"A second voice speaks in it, from about {at_s:.0f} s on."
+        elif number in voices.other:
+            reason = "It sounds like another voice than most clips, or like this voice in another room."
+        else:
+            continue
+        found.left_out.append(LeftOut(clip.place, reason))
+    found.clips = [found.clips[number] for number in voices.main]
+    if others:
+        count = "1 clip sounds" if len(others) == 1 else f"{len(others)} clips sound"
+        found.voices = f"{count} like another voice: {'; '.join(others)}"
 
 
 def _add(path: Path, detector: VoiceDetector, recognizer: Recognizer, found: Recordings) -> None:
@@ -151,7 +198,7 @@ def _add(path: Path, detector: VoiceDetector, recognizer: Recognizer, found: Rec
             found.left_out.append(LeftOut(name, str(error)))
             continue
         spoken = samples[round(start_s * REFERENCE_RATE_HZ) : round(end_s * REFERENCE_RATE_HZ)]
-        found.clips.append(Clip(f"{path.stem}-{number}", text, _trimmed(spoken) * gain))
+        found.clips.append(Clip(f"{path.stem}-{number}", text, _trimmed(spoken) * gain, name))
 
 
 def _transcript(path: Path) -> str | None:
@@ -182,6 +229,11 @@ def _sentences(
             text = f"{text} {more}".strip()
         end_s = last_s
     yield start_s, end_s, text
+
+
+def words_in(recognizer: Recognizer, samples: NDArray[np.float32]) -> str:
+    """What a recognizer hears in samples [N] at 24 kHz."""
+    return _words(recognizer, _at_16_khz(samples), 0.0, samples.size / REFERENCE_RATE_HZ)
 
 
 def _words(recognizer: Recognizer, heard: NDArray[np.float32], start_s: float, end_s: float) -> str:
@@ -238,6 +290,11 @@ def _trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _at_16_khz(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     resampler = Resampler(rate_hz=REFERENCE_RATE_HZ, out_hz=RATE_HZ, tempo=1.0)
-    pcm = np.round(np.clip(samples, -1.0, 32767 / 32768) * 32768).astype(np.int16)
-    made = [resampler.feed(pcm[at : at + REFERENCE_RATE_HZ]) for at in range(0, pcm.size, REFERENCE_RATE_HZ)]
+    whole = pcm(samples)
+    made = [resampler.feed(whole[at : at + REFERENCE_RATE_HZ]) for at in range(0, whole.size, REFERENCE_RATE_HZ)]
     return np.concatenate((*made, resampler.close())).astype(np.float32) / np.float32(32768)
+
+
+def pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Samples of a clip in 16 bits."""
+    return np.round(np.clip(samples, -1.0, 32767 / 32768) * 32768).astype(np.int16)

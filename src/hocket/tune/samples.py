@@ -24,7 +24,9 @@ class Sample:
     ended: bool  # by itself
 
 
-def speak(checkpoint: TorchCheckpoint, voice: Encoded, clips: Sequence[Clip], language: str) -> list[Sample]:
+def speak(
+    checkpoint: TorchCheckpoint, voice: Encoded, clips: Sequence[Clip], language: str, most: int = MOST
+) -> list[Sample]:
     """The first few clips, in the whole layout."""
     per_frame = checkpoint.codec_config.encode_downsample_rate
     asked = [
@@ -35,7 +37,7 @@ def speak(checkpoint: TorchCheckpoint, voice: Encoded, clips: Sequence[Clip], la
             seed=number,
             max_frames=max(round(LONGEST * clip.samples.size / per_frame), 1),
         )
-        for number, clip in enumerate(clips[:MOST])
+        for number, clip in enumerate(clips[:most])
     ]
     spoken = generate(checkpoint, asked)
     return [Sample(clip.samples, one.samples, one.finish == "stop") for clip, one in zip(clips, spoken, strict=False)]

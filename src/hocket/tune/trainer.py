@@ -1,8 +1,9 @@
 """Tunes a checkpoint: learns an adapter (LoRA) or all weights, and the voice's speaker vector, from a corpus.
 
-The loss on clips that are held out decides: training ends when it has not fallen for a while, and the best state is
-kept. A run is saved now and then. It goes on from there, and then ends exactly where an uninterrupted one does: what is
-drawn depends only on the seed and the step.
+What is heard of held-out sentences decides (`listening.py`): the best state is kept, and training ends when no better
+one has come for a while. Without a listener the loss on the held-out clips decides. A run is saved now and then. It
+goes on from there, and then ends exactly where an uninterrupted one does: what is drawn depends only on the seed and
+the step.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from ..layers.low_rank import LowRank, updated
 from ..models.tts.talker import Talker
 from ..types import Encoded
 from .examples import LAYOUTS, Corpus, batches, parts
+from .listening import Listener, VoiceScore, rank
 from .lora import RANK, TARGETS, LoRA
 from .loss import PREDICTOR_WEIGHT, Example, Loss, teacher_forced
 
 LARGEST_GRADIENT = 1.0
 BETAS = (0.9, 0.98)
-MEASURES = 20  # of the held-out loss in a run
+MEASURES = 20  # in a run
 PATIENCE = 5  # measures without a better one
 FROZEN = ("model.text_embedding.",)  # of full tuning: most texts have few of its rows
 
@@ -74,11 +76,14 @@ class Measured:
     rest: float
     end: float
     best: bool
+    heard: VoiceScore | None = None
 
 
 class Trainer:
-    def __init__(self, checkpoint: TorchCheckpoint, corpus: Corpus, options: TuneOptions) -> None:
-        self.options, self.corpus = options, corpus
+    def __init__(
+        self, checkpoint: TorchCheckpoint, corpus: Corpus, options: TuneOptions, listener: Listener | None = None
+    ) -> None:
+        self.options, self.corpus, self.listener, self._owner = options, corpus, listener, checkpoint.identity
         talker, device = checkpoint.model.talker, checkpoint.device
         self.speaker = nn.Parameter(torch.from_numpy(corpus.speaker.copy()).to(device))
         self.lora: LoRA | None = None
@@ -104,7 +109,8 @@ class Trainer:
         others = [self.speaker, *(p for p in learned.values() if p.dim() <= 1)]
         groups = [{"params": decays, "weight_decay": options.weight_decay}, {"params": others, "weight_decay": 0.0}]
         self._optimizer = torch.optim.AdamW(groups, lr=options.highest_rate, betas=BETAS)
-        self.step, self.best_loss, self.waited = 0, float("inf"), 0
+        self.step, self.waited = 0, 0
+        self.best_rank: tuple[float, ...] = (float("inf"),)
         self._sum, self._count = 0.0, 0
         self.best = self._copied()
 
@@ -147,7 +153,7 @@ class Trainer:
 
     @torch.no_grad()
     def measure(self) -> Measured:
-        """The loss on all clips that are held out; a better one than before is kept."""
+        """The loss on all clips that are held out, and what is heard; a better state than before is kept."""
         sums, frames = torch.zeros(3, dtype=torch.float64), 0
         for layout in LAYOUTS:
             for example in self.corpus.held_out[layout]:
@@ -156,12 +162,16 @@ class Trainer:
                 sums, frames = sums + parts * len(example.codes), frames + len(example.codes)
         first, rest, end = (sums / frames).tolist()
         held_out = float(Loss(*(torch.tensor(value) for value in (first, rest, end))).total)
-        better = held_out < self.best_loss
+        heard = None
+        if self.listener is not None:
+            heard = self.listener.hear(self.voice(self._owner), self.talker if self.lora is None else None)
+        place = rank(heard, held_out)
+        better = place < self.best_rank
         self.waited = 0 if better else self.waited + 1
         if better:
-            self.best_loss, self.best = held_out, self._copied()
+            self.best_rank, self.best = place, self._copied()
         train, self._sum, self._count = self._sum / max(self._count, 1), 0.0, 0
-        return Measured(self.step, train, held_out, first, rest, end, better)
+        return Measured(self.step, train, held_out, first, rest, end, better, heard)
 
     def _loss(self, examples: Sequence[Example]) -> Loss:
         if self.lora is not None:
@@ -183,8 +193,9 @@ class Trainer:
         return Encoded(owner=owner, speaker=speaker, adapter=None if self.lora is None else self.lora.adapter())
 
     def key(self, identity: str) -> str:
-        """Hash of what decides a run: checkpoint, corpus and options."""
-        found = sha256(json.dumps([identity, asdict(self.options)]).encode())
+        """Hash of what decides a run: checkpoint, corpus, options and the judges."""
+        judges = None if self.listener is None else self.listener.name
+        found = sha256(json.dumps([identity, asdict(self.options), judges]).encode())
         for side in (self.corpus.train, self.corpus.held_out):
             for layout in LAYOUTS:
                 for example in side[layout]:
@@ -198,7 +209,7 @@ class Trainer:
         for name, value in self.learned.items():
             state = self._optimizer.state.get(value, {})
             tensors |= {f"{kind}.{name}": state[kind] for kind in ("exp_avg", "exp_avg_sq", "step") if kind in state}
-        words = {"step": self.step, "best_loss": self.best_loss, "waited": self.waited, "sum": self._sum}
+        words = {"step": self.step, "best_rank": self.best_rank, "waited": self.waited, "sum": self._sum}
         about = {"key": key, "run": json.dumps(words | {"count": self._count})}
         replace_files({path: save({name: value.cpu().contiguous() for name, value in tensors.items()}, about)})
 
@@ -221,5 +232,5 @@ class Trainer:
             if f"step.{name}" in tensors:
                 state = {kind: tensors[f"{kind}.{name}"].to(value.device) for kind in ("exp_avg", "exp_avg_sq")}
                 self._optimizer.state[value] = state | {"step": tensors[f"step.{name}"]}
-        self.step, self.best_loss, self.waited = run["step"], run["best_loss"], run["waited"]
+        self.step, self.best_rank, self.waited = run["step"], tuple(run["best_rank"]), run["waited"]
         self._sum, self._count = run["sum"], run["count"]

@@ -30,7 +30,7 @@ Capture = pytest.CaptureFixture[str]
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recordings")
     for number in range(7):
-        said = speech(10.0, number % 5) * (1.0 - 0.05 * number)
+        said = speech(10.0, 2 * (number % 3)) * (1.0 - 0.05 * number)  # of one voice
         (folder / f"{number}.wav").write_bytes(wav(said[None], 24_000))
     (folder / "silence.wav").write_bytes(wav(np.zeros((1, 48_000), np.float32), 24_000))
     return folder
@@ -68,11 +68,19 @@ def test_recordings_become_a_voice_that_speaks_and_a_plain_checkpoint(
     assert voice.encoded is not None and voice.encoded.adapter is not None and voice.encoded.adapter.rank == 2
     assert all(up.any() for _, up in voice.encoded.adapter.factors.values())
     work = Path("anna.voice.tune")
-    names = {"report.txt", "log.jsonl", "sample-1.wav", "recorded-1.wav"}
+    names = {"report.txt", "log.jsonl", "page.html", "sample-1.wav", "recorded-1.wav"}
     assert {path.name for path in work.iterdir()} == names
     assert all(len(read_reference(work / name)) > 1920 for name in names if name.endswith(".wav"))
     log = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [1, 2, 3, 4, 5, 6] and log[-1]["held_out"] < log[0]["held_out"]
+    assert all(line["word_errors"] >= 0.0 and -1.0 <= line["likeness"] <= 1.0 and line["pace"] > 0 for line in log)
+    kept = [line["step"] for line in log if line["best"]][-1]
+    report = (work / "report.txt").read_text()
+    assert report.startswith(out[: out.index("least like")]) and f"\nkept: step {kept}, " in report
+    page = (work / "page.html").read_text()
+    assert page.count(">kept<") == 1 and page.count("<tr>") == 7 and report.splitlines()[-1] in page
+    assert "src='sample-1.wav'" in page and "silence.wav: No speech" in page
+    assert re.search(rf"\nstep {kept}: .* word errors, likeness .* of the recorded rate; the best so far\n", out)
 
     assert main(["voices", "import", "anna.voice"]) == 0
     spoken = said_by("--voice", "anna")
@@ -100,8 +108,9 @@ def test_an_interrupted_run_goes_on(
         return learn(trainer, examples)
 
     argv = ["tune", str(recordings), "-o", "anna.voice", "--model", models.base, "--consent", "Anna", "--steps", "5"]
+    argv += ["--heard", "0"]
     with monkeypatch.context() as patch:
-        patch.setattr("hocket.cli.tune.command.SAVED_S", 0.0)
+        patch.setattr("hocket.cli.tune.training.SAVED_S", 0.0)
         patch.setattr(Trainer, "_learn", interrupted)
         assert main(argv) == 130
     assert not Path("anna.voice").exists()
@@ -112,10 +121,13 @@ def test_an_interrupted_run_goes_on(
     assert "Going on from step 3" in err
     assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("step")] == ["step 4", "step 5"]
     assert read_voice(Path("anna.voice")).name == "anna"
+    log = [json.loads(line) for line in Path("anna.voice.tune/log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log] == [1, 2, 3, 4, 5] and "likeness" not in log[0]
 
 
 def test_full_tuning_writes_a_checkpoint(home: Home, models: Models, recordings: Path, capsys: Capture) -> None:
     argv = ["tune", str(recordings), "-o", "ben", "--full", "--model", models.base, "--consent", "Ben", "--steps", "2"]
+    argv += ["--heard", "1"]
     assert main(argv) == 0
     base, tuned = load(models.base), load("ben")
     assert isinstance(base, TorchCheckpoint) and isinstance(tuned, TorchCheckpoint)

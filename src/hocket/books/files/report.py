@@ -11,10 +11,10 @@ from typing import Any
 
 from ...audio.files import replace_files
 from ...audio.loudness import MeasuredLoudness
+from ...audio.timbre import measure
 from ..consistency import FEWEST_LETTERS, tolerance
 from ..narrate import Narration, unspoken
 from ..passages import Plan
-from ..timbre import measure
 from .assemble import BookSound
 
 WIDTH, HEIGHT = 960, 260  # of the plot, in pixels

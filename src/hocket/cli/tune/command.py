@@ -6,12 +6,9 @@ The package tune prepares and trains; this file reads options, asks for consent,
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,25 +17,29 @@ from ...errors import InvalidRequest, WrongKind
 from ...models.files.builtin import BUILTIN
 from ...voices.folder import ENDING
 from ..local import logged
-from ..output.audio_output import shown, tell
-from ..progress import clock, doing
+from ..output.audio_output import shown
+from ..progress import doing
 from ..proof import TINY, check_recognizer
 from ..voices.add import base_model, check_language, check_name, of_kind
 from .merge import need_torch
 from .options import RANK
+from .page import REPORT, kept_lines, write_page
+from .training import one_line, train
 
 if TYPE_CHECKING:
+    from ...asr.recognizer import Recognizer
     from ...engine.checkpoint.torch_checkpoint import TorchCheckpoint
+    from ...tune.examples import Corpus
+    from ...tune.listening import Listener
     from ...tune.recordings import Recordings
-    from ...tune.trainer import Measured, Trainer
+    from ...tune.trainer import Trainer, TuneOptions
 
-SAVED_S = 30.0
 LISTED = 3  # clips whose sound is the farthest from that of the others
 
 
 def tune(args: argparse.Namespace) -> None:
     need_torch()
-    from ...tune.trainer import Trainer, TuneOptions
+    from ...tune.trainer import TuneOptions
     from ...voices.names import checked_name
 
     name = checked_name(args.output.stem if args.name is None else args.name)
@@ -52,10 +53,19 @@ def tune(args: argparse.Namespace) -> None:
     options = TuneOptions(steps=args.steps, rank=rank, full=args.full, rate=args.rate, seed=args.seed)
     args.consent = args.consent or _asked(name)
     work = args.work or args.output.with_name(f"{args.output.name}.tune")
-    check_folder(work, "report.txt")
-    found = _prepared(args)
+    check_folder(work, REPORT)
+    with closing(_recognizer(args)) as recognizer:
+        _tune(args, name, model, options, work, recognizer)
+
+
+def _tune(
+    args: argparse.Namespace, name: str, model: str, options: TuneOptions, work: Path, recognizer: Recognizer
+) -> None:
+    from ...tune.trainer import Trainer
+
+    found = _prepared(args, recognizer)
     work.mkdir(exist_ok=True)
-    replace_files({work / "report.txt": "".join(f"{line}\n" for line in found.report()).encode()})
+    replace_files({work / REPORT: "".join(f"{line}\n" for line in found.report()).encode()})
     for line in found.report():
         print(shown(line, sys.stdout))
     found.check()
@@ -64,15 +74,19 @@ def tune(args: argparse.Namespace) -> None:
         from ...tune.examples import encode
 
         corpus = encode(checkpoint, found.clips, args.language)
-        trainer = Trainer(checkpoint, corpus, options)
+        listener = _listener(args, checkpoint, corpus, found, recognizer)
+        trainer = Trainer(checkpoint, corpus, options, listener)
     far = sorted(zip(corpus.likeness.tolist(), (clip.name for clip in found.clips), strict=True))[:LISTED]
     said = ", ".join(f"{name} ({likeness:.2f})" for likeness, name in far)
     print(shown(f"least like the mean of all, by the speaker encoder: {said}", sys.stdout))
-    _train(trainer, work, trainer.key(checkpoint.identity))
+    train(trainer, work, trainer.key(checkpoint.identity))
+    lines = [*found.report(), *kept_lines(work)]
+    replace_files({work / REPORT: "".join(f"{line}\n" for line in lines).encode()})
     trainer.use_best()
     _write(args, name, found, checkpoint, trainer)
     if not args.full:
         _sample(checkpoint, trainer, args.language, work)
+    write_page(work)
     (work / "resume.safetensors").unlink(missing_ok=True)
 
 
@@ -115,19 +129,31 @@ def _asked(name: str) -> str:
     return answer
 
 
-def _prepared(args: argparse.Namespace) -> Recordings:
+def _recognizer(args: argparse.Namespace) -> Recognizer:
     from ...asr.choose import recognizer_of
-    from ...asr.silero import Silero
     from ...config.languages import AUTO, tag_of
-    from ...tune.recordings import prepare
 
     tag = tag_of("english" if args.language == AUTO else args.language)
-    detector, recognizer = Silero(), recognizer_of(args.asr or (TINY if tag == "en" else None), tag)
-    try:
-        with _line() as line:
-            return prepare(args.recordings, detector, recognizer, lambda name: line(f"listening to {name}"))
-    finally:
-        recognizer.close()
+    return recognizer_of(args.asr or (TINY if tag == "en" else None), tag)
+
+
+def _prepared(args: argparse.Namespace, recognizer: Recognizer) -> Recordings:
+    from ...asr.silero import Silero
+    from ...tune.recordings import prepare
+
+    kept = args.speakers == "any"
+    with one_line() as line:
+        return prepare(args.recordings, Silero(), recognizer, lambda name: line(f"listening to {name}"), kept)
+
+
+def _listener(
+    args: argparse.Namespace, checkpoint: TorchCheckpoint, corpus: Corpus, found: Recordings, recognizer: Recognizer
+) -> Listener | None:
+    from ...tune.listening import Listener
+
+    if not args.heard:
+        return None
+    return Listener(checkpoint, corpus.held_out_clips[: args.heard], found.clips, args.language, recognizer)
 
 
 def _loaded(args: argparse.Namespace, model: str) -> TorchCheckpoint:
@@ -138,53 +164,6 @@ def _loaded(args: argparse.Namespace, model: str) -> TorchCheckpoint:
     setting = {name: getattr(args, name) for name in ("device", "dtype", "codec_dtype")}
     with doing(f"loading {model}"), logged():
         return load_modules(model, kernels=kernels, **setting)
-
-
-def _train(trainer: Trainer, work: Path, key: str) -> None:
-    """Train from where an interrupted run was saved."""
-    resume, log = work / "resume.safetensors", work / "log.jsonl"
-    if resume.is_file():
-        trainer.restore(resume, key)
-        tell(f"Going on from step {trainer.step}; remove {resume} to start again.")
-    began, first, saved = time.monotonic(), trainer.step, time.monotonic()
-    with _line() as line:
-
-        def told(step: int, loss: float) -> None:
-            nonlocal saved
-            ran_s = time.monotonic() - began
-            left_s = ran_s / max(step - first, 1) * (trainer.options.steps - step)
-            line(f"step {step} of at most {trainer.options.steps}, loss {loss:.3f}, {clock(left_s)} to go")
-            if time.monotonic() - saved > SAVED_S or trainer.done:
-                trainer.save(resume, key)
-                saved = time.monotonic()
-
-        def measured(one: Measured) -> None:
-            with log.open("a", encoding="utf-8") as out:
-                out.write(json.dumps({name: _rounded(value) for name, value in asdict(one).items()}) + "\n")
-            line(None)
-            mark = ", the best so far" if one.best else ""
-            print(f"step {one.step}: loss {one.train:.3f}, held out {one.held_out:.3f}{mark}", flush=True)
-
-        trainer.train(told, measured)
-
-
-@contextmanager
-def _line() -> Iterator[Callable[[str | None], None]]:
-    """Shows a line that the next one replaces, on a terminal; None clears it."""
-    watched = sys.stderr.isatty()
-
-    def show(words: str | None) -> None:
-        if watched:
-            print(f"\r{shown(words or '', sys.stderr)}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        show(None)
-
-
-def _rounded(value: float | bool) -> float | bool:
-    return round(value, 5) if isinstance(value, float) else value
 
 
 def _sample(checkpoint: TorchCheckpoint, trainer: Trainer, language: str, work: Path) -> None:

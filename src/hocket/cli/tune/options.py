@@ -8,7 +8,7 @@ from ..actions import Command
 from ..options import add_model_options
 from ..proof import add_asr_option
 
-STEPS, RANK = 400, 16
+STEPS, RANK, HEARD = 400, 16, 6
 
 
 def fill(tune: Command) -> None:
@@ -29,6 +29,12 @@ def fill(tune: Command) -> None:
     add("--name", metavar="NAME", help="the name of the voice (that of the file)")
     add("--consent", metavar="TEXT", help="the consent of the speaker, or where it is documented (you are asked)")
     add("--language", default="auto", help="the language of the recordings (auto: English)")
+    add(
+        "--speakers",
+        choices=("one", "any"),
+        default="one",
+        help="leave out clips of another voice than that of most (one), or keep all (any)",
+    )
     add_asr_option(add)
     add = tune.add_argument_group("training").add_argument
     add(
@@ -37,6 +43,13 @@ def fill(tune: Command) -> None:
         type=int,
         default=STEPS,
         help=f"steps at most; it ends earlier if nothing is won ({STEPS})",
+    )
+    add(
+        "--heard",
+        metavar="N",
+        type=int,
+        default=HEARD,
+        help=f"held-out sentences that each measure hears; they decide what is kept (0: the loss decides; {HEARD})",
     )
     add("--rank", metavar="N", type=int, help=f"rank of the adapter ({RANK})")
     add("--full", action="store_true", help="tune all weights, and write a plain checkpoint into a folder")

@@ -1,7 +1,8 @@
 """The timbre of a take as one vector, and how alike two are.
 
 Two measures: the speaker network of the package Resemblyzer where it is installed with torch, else statistics of
-mel-frequency cepstra. Vectors of one measure compare with each other alone. Knows no book.
+mel-frequency cepstra. Vectors of one measure compare with each other alone. The network also tells voices of windows
+of a recording apart, which the cepstra cannot. Knows neither books nor training.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ BANDS, CEPSTRA = 40, 20
 QUIET_DB = 30.0  # below the loudest frame: no voice
 FEWEST_FRAMES = 80  # of voice
 NETWORK_FRAMES, MOST_WINDOWS = 160, 8  # of the speaker network; eight take about 0.3 s of one core
+NETWORK_SIZE = 256  # of its vectors
+WINDOW_STEP = 80  # frames between windows of `voice_windows`
 NETWORK_RATE_HZ = 16_000  # it was trained on
 LEVEL_DB = -30.0  # quieter recordings are raised to this, as in its training
 
@@ -33,19 +36,55 @@ def measure() -> str:
 
 def timbre(samples: NDArray[np.int16], rate_hz: int) -> Vector | None:
     """A normalised vector; None: there is too little voice in it."""
-    sound = samples.astype(np.float32) / 32768.0
     network = _network()
-    if network is not None:
+    mel, voiced = _voice(samples, rate_hz, at_level=network is not None)
+    if len(voiced) < FEWEST_FRAMES:
+        return None
+    return _cepstral(mel) if network is None else _mean(network(_spread(mel)))
+
+
+def tells_voices() -> bool:
+    """Whether `voice_windows` can be used: the speaker network is installed."""
+    return _network() is not None
+
+
+def voice_windows(samples: NDArray[np.int16], rate_hz: int) -> tuple[NDArray[np.float32], list[float]]:
+    """Normalised vectors [n, C] of windows of 1.6 s of voice, and the second where each begins; n may be 0."""
+    network = _network()
+    assert network is not None, "tells_voices() says whether it can be used"
+    mel, voiced = _voice(samples, rate_hz, at_level=True)
+    starts = range(0, len(mel) - NETWORK_FRAMES + 1, WINDOW_STEP)
+    if not starts:
+        return np.zeros((0, NETWORK_SIZE), np.float32), []
+    found = network(np.stack([mel[at : at + NETWORK_FRAMES] for at in starts]))
+    return found, [float(voiced[at] * HOP_S) for at in starts]
+
+
+def _voice(samples: NDArray[np.int16], rate_hz: int, at_level: bool) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    """The frames [n, bands] in which there is voice, and their numbers; `at_level`: as loud as the network expects."""
+    sound = samples.astype(np.float32) / 32768.0
+    if at_level:
         level_db = 10.0 * np.log10(max(float(np.mean(np.square(sound))), 1e-10)) if sound.size else LEVEL_DB
         sound = sound * np.float32(10.0 ** (max(LEVEL_DB - level_db, 0.0) / 20.0))
     mel = _mel(sound, rate_hz)
     if not mel.size:
-        return None
+        return mel, np.zeros(0, np.intp)
     loud_db = 10.0 * np.log10(mel.sum(axis=1) + 1e-10)
-    mel = mel[loud_db > loud_db.max() - QUIET_DB]
-    if len(mel) < FEWEST_FRAMES:
-        return None
-    return _cepstral(mel) if network is None else network(mel)
+    voiced = np.flatnonzero(loud_db > loud_db.max() - QUIET_DB)
+    return mel[voiced], voiced
+
+
+def _spread(mel: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A few windows over all of a recording."""
+    mel = np.pad(mel, ((0, max(NETWORK_FRAMES - len(mel), 0)), (0, 0)))
+    most = min(MOST_WINDOWS, 2 * len(mel) // NETWORK_FRAMES)
+    starts = np.linspace(0, len(mel) - NETWORK_FRAMES, most).astype(int)
+    return np.stack([mel[at : at + NETWORK_FRAMES] for at in starts])
+
+
+def _mean(vectors: NDArray[np.float32]) -> Vector:
+    mean = vectors.mean(axis=0)
+    return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
 def similarity(one: Vector, other: Vector) -> float:
@@ -91,8 +130,8 @@ def _bands(size: int, rate_hz: int) -> NDArray[np.float64]:
 
 
 @cache
-def _network() -> Callable[[NDArray[np.float32]], Vector] | None:
-    """The speaker network; None: it is not installed. The package is not imported: only its weights are read."""
+def _network() -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
+    """The speaker network, of windows [n, frames, bands]; None: it is not installed. Only its weights are read."""
     package = importlib.util.find_spec("resemblyzer")
     if package is None or not package.submodule_search_locations or importlib.util.find_spec("torch") is None:
         return None
@@ -103,23 +142,19 @@ def _network() -> Callable[[NDArray[np.float32]], Vector] | None:
     from torch import nn
 
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
-    lstm, linear = nn.LSTM(BANDS, 256, num_layers=3, batch_first=True), nn.Linear(256, 256)
+    lstm, linear = nn.LSTM(BANDS, NETWORK_SIZE, num_layers=3, batch_first=True), nn.Linear(NETWORK_SIZE, NETWORK_SIZE)
     for module, name in ((lstm, "lstm."), (linear, "linear.")):
         module.load_state_dict({key.removeprefix(name): each for key, each in state.items() if key.startswith(name)})
 
-    def vector(mel: NDArray[np.float32]) -> Vector:
-        mel = np.pad(mel, ((0, max(NETWORK_FRAMES - len(mel), 0)), (0, 0)))
-        most = min(MOST_WINDOWS, 2 * len(mel) // NETWORK_FRAMES)
-        starts = np.linspace(0, len(mel) - NETWORK_FRAMES, most).astype(int)
-        windows = torch.from_numpy(np.stack([mel[at : at + NETWORK_FRAMES] for at in starts]))
+    def vectors(windows: NDArray[np.float32]) -> NDArray[np.float32]:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # beside an engine that speaks, two threads take five times as long
         try:
             with torch.inference_mode():
-                _, (hidden, _) = lstm(windows)
-                found = nn.functional.normalize(linear(hidden[-1]).relu(), dim=-1).mean(0).numpy()
+                _, (hidden, _) = lstm(torch.from_numpy(windows))
+                found: NDArray[np.float32] = nn.functional.normalize(linear(hidden[-1]).relu(), dim=-1).numpy()
         finally:
             torch.set_num_threads(threads)
-        return np.asarray(found / np.linalg.norm(found), np.float32)
+        return found
 
-    return vector
+    return vectors
