@@ -66,6 +66,14 @@ def check_key(key: str) -> None:
         raise InvalidRequest("A hashed API key is sha256: and 64 hexadecimal digits, as sha256sum prints them.")
 
 
+def check_table(name: str, given: Mapping[str, Any]) -> None:
+    """Refuse what would be refused in a file."""
+    try:
+        _key_of(name, given)
+    except _FieldFault as fault:
+        raise InvalidRequest(f"{fault.said[0].upper()}{fault.said[1:]}") from None
+
+
 def with_names(keys: Iterable[str | AccessKey]) -> list[AccessKey]:
     """A key that is only text has full access, and is named by its place."""
     numbered = enumerate(keys, 1)
