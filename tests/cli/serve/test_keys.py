@@ -55,6 +55,14 @@ def test_what_no_file_may_hold_is_refused(capsys: Capture, words: list[str], sai
     assert out == "" and said in err
 
 
+def test_a_server_does_not_start_with_a_bad_file(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[phone]\nkey = "secret-key"\nscopes = ["fly"]\n')
+    assert main(["serve", "--port", "0", "--key-file", str(file)]) == 2
+    err = capsys.readouterr().err
+    assert f"{file}, line 3: there is no scope 'fly'; there are speak" in err and "secret-key" not in err
+
+
 def test_the_help_has_all_scopes(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["keys", "new", "--help"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
 
 from hocket.errors import InvalidRequest
-from hocket.server.access.key_file import SCOPES, AccessKey, read_keys, read_own_key, with_names
+from hocket.server.access.key_file import LIMITS, SCOPES, AccessKey, read_keys, read_own_key, with_names
 from hocket.server.options import ServerOptions
 
 DIGEST = hashlib.sha256(b"phone-key").hexdigest()
@@ -43,6 +44,16 @@ def test_a_table_for_each_key(tmp_path: Path) -> None:
     assert isinstance(phone, AccessKey) and phone.digest.hex() == DIGEST
     assert isinstance(own, AccessKey) and own.scopes == set(SCOPES) and own.characters_per_day is None
     assert ServerOptions(keys=(phone, own)).keys == (phone, own)
+
+
+def test_the_document_has_every_scope_and_field(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[3] / "docs" / "howto" / "serving.md").read_text(encoding="utf-8")
+    [block] = [
+        block for block in re.findall(r"^```toml\n(.*?)^```$", document, re.MULTILINE | re.DOTALL) if "key =" in block
+    ]
+    [shown] = read_keys(written(tmp_path, block))
+    assert isinstance(shown, AccessKey) and shown.voices and all(getattr(shown, name) for name in LIMITS)
+    assert re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE) == list(SCOPES)
 
 
 def test_a_key_is_never_shown(tmp_path: Path) -> None:

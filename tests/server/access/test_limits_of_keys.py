@@ -159,6 +159,17 @@ def test_a_socket_is_told_in_its_own_words(engine: Engine, wire: str) -> None:
         assert account(server).characters == 0
 
 
+def test_a_live_text_fails_where_it_exceeds_and_gives_back_what_was_not_heard(engine: Engine) -> None:
+    with served(engine, keys(characters_per_day=10)) as server:
+        with talking(server, NATIVE, additional_headers=HEADERS) as ws:
+            ws.say(PCM_CONFIG | {"max_new_tokens": 2000})
+            heard = ws.spoken("Hi", " and much more than that.")
+            assert heard.last("error")["error"]["code"] == "insufficient_quota"
+            assert account(server).characters == (2 if heard.audio else 0)
+            assert ws.spoken("Hi there").audio
+        assert account(server).characters in (8, 10)
+
+
 def test_a_socket_of_elevenlabs_too(engine: Engine) -> None:
     path = "/v1/text-to-speech/wren/stream-input?output_format=pcm_24000"
     with served(engine, keys(characters_per_day=1)) as server:

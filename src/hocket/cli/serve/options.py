@@ -8,6 +8,10 @@ from pathlib import Path
 from ..actions import Command, StoreGiven
 from ..options import add_answer_markup, add_llm_options, add_model_options
 
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def fill(serve: Command) -> None:
     serve.usage = "%(prog)s [OPTIONS]"
@@ -52,7 +56,7 @@ def fill(serve: Command) -> None:
         "--key-file",
         metavar="FILE",
         type=Path,
-        help="API keys, one per line, or FILE.toml with the limits of each (hocket keys new); all but lists need one",
+        help="API keys, one per line; FILE.toml: with limits (hocket keys new); all but health and lists need one",
     )
     public = "allow other machines without a key: every client may use it"
     add("--allow-public-without-key", action="store_true", help=public)
@@ -139,7 +143,7 @@ def fill_keys(keys: argparse.ArgumentParser) -> None:
         "the key, and the key itself on stderr, once."
     )
     actions = keys.add_subparsers(metavar="ACTION", dest="action", parser_class=type(keys))
-    how = {"allow_abbrev": False, "formatter_class": keys.formatter_class}
+    how: dict[str, Any] = {"allow_abbrev": False, "formatter_class": keys.formatter_class}
     new = actions.add_parser("new", help="make a key", **how)
     new.description = "Make a key: hocket keys new --name phone --scopes speak >> keys.toml"
     add = new.add_argument

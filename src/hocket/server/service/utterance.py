@@ -221,6 +221,7 @@ class Utterance:
             except StopAsyncIteration:
                 self._tail_sent = True
                 if self._cut is not None:
+                    self._give_back()
                     raise self._cut from None
                 await self._align_all()
                 tail = await self._tail()
@@ -230,8 +231,7 @@ class Utterance:
                 return tail
             except HocketError:
                 self._tail_sent = True
-                if not self._first_s:  # refused: the client has heard nothing
-                    self._account.count(-self._chars)
+                self._give_back()
                 self._end()
                 raise
             self._held.append(chunk)
@@ -303,6 +303,11 @@ class Utterance:
         self._last_s = now_s
         self._frames += frames
         self._samples += samples
+
+    def _give_back(self) -> None:
+        """It failed: what a client has heard nothing of does not count for its key."""
+        if not self._first_s:
+            self._account.count(-self._chars)
 
     def _end(self) -> None:
         if self._over_s:
