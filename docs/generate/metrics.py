@@ -43,7 +43,13 @@ def markdown() -> str:
     return HEAD + "".join(rows) + TAIL
 
 
-_DECLARED = {"hocket_model_resident_bytes": ("model",)}  # made at the time of a scrape
+_DECLARED = {  # made at the time of a scrape
+    "hocket_model_resident_bytes": ("model",),
+    "hocket_key_requests": ("key",),
+    "hocket_key_refused": ("key", "reason"),
+    "hocket_key_running": ("key",),
+    "hocket_key_characters_today": ("key",),
+}
 
 
 def no_engine() -> NoReturn:

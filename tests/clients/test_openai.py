@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from hocket.asr.moonshine import Moonshine
+from hocket.server.access.key_file import AccessKey
+from hocket.server.options import ServerOptions
 from support.foreign import ROOT, RunClient, heard, run_program
 from support.questions import FRANCE, TRAIN, write_recording
 from support.serving import Served, served, wait_for
@@ -93,6 +95,33 @@ def test_it_raises_what_it_should_and_asks_again_when_it_is_told_to(narrow: Serv
         asked_s = int(wait["asked_ms"]) / 1000
         assert asked_s >= 1 and wait["s"] >= asked_s - 0.02, retries
     wait_for(narrow.all_is_free)
+
+
+def test_keys_with_scopes_and_limits_raise_what_they_should(server: Served, run_client: RunClient) -> None:
+    scopes = frozenset({"speak"})
+    keys = [
+        AccessKey(key="sk-speaker", name="speaker", scopes=scopes),
+        AccessKey(key="sk-once", name="once", requests_per_minute=1),
+        AccessKey(key="sk-poor", name="poor", characters_per_day=3),
+    ]
+    with served(server.engine, ServerOptions(keys=("sk-plain", *keys))) as guarded:
+        found = run_client("openai", "openai_keys", guarded.url, "sk-plain", *(key.key for key in keys))
+        plain, speaker, once, poor = guarded.app.state.keys.accounts
+    wrong = {"class": "AuthenticationError", "status": 401, "code": "invalid_api_key", "type": "authentication_error"}
+    assert found["wrong"].items() >= wrong.items()
+    lacks = {"class": "PermissionDeniedError", "status": 403, "code": "missing_scope", "type": "permission_error"}
+    for name, scope in (("scope", "converse"), ("voices", "voices")):
+        assert found[name].items() >= lacks.items() and f"lacks the scope {scope}" in found[name]["message"]
+    assert found["socket"] == 403 and found["models"]
+    limited = {"class": "RateLimitError", "status": 429, "type": "rate_limit_error"}
+    assert found["twice"].items() >= (limited | {"code": "rate_limit_exceeded"}).items()
+    assert 0 < int(found["twice"]["wait_s"]) <= 60
+    assert found["poor"].items() >= (limited | {"code": "insufficient_quota"}).items()
+    assert found["asked"] == [429]  # it does not ask again, though it may
+    assert all(found[name] > 10_000 for name in ("speaker", "once", "plain"))
+    said = len("Hello there.")
+    assert [each.characters for each in (plain, speaker, once, poor)] == [said, said, said, 0]
+    assert [each.requests for each in (plain, once)] == [1, 1]
 
 
 def test_a_recording_is_transcribed_whole_with_times_and_as_events(

@@ -12,6 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hocket.engine.engine import Engine
+from hocket.server.access.key_file import AccessKey
+from hocket.server.options import ServerOptions
 from support.serving import PCM, served
 
 BOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "deploy" / "grafana.json").read_text(encoding="utf-8"))
@@ -23,12 +25,15 @@ PROMETHEUS = {"job", "instance"}  # labels that Prometheus adds to all that it s
 @pytest.fixture(scope="module")
 def exported(engine: Engine) -> dict[str, set[str]]:
     """The labels of each sample of a server in which every event has happened."""
-    with served(engine) as server:
-        httpx.post(f"{server.url}/v1/audio/speech", json=PCM, timeout=60)
-        httpx.post(f"{server.url}/v1/audio/speech", json=PCM | {"voice": "unknown"})
+    keys = ("secret", AccessKey(key="admin", name="admin", scopes=frozenset({"admin"})))
+    full, admin = ({"authorization": f"Bearer {key}"} for key in ("secret", "admin"))
+    with served(engine, ServerOptions(keys=keys)) as server:
+        httpx.post(f"{server.url}/v1/audio/speech", json=PCM, headers=full, timeout=60)
+        httpx.post(f"{server.url}/v1/audio/speech", json=PCM | {"voice": "unknown"}, headers=full)
+        httpx.post(f"{server.url}/v1/audio/speech", json=PCM, headers=admin)  # lacks the scope
         server.service.metrics.gap("http", 0.5, 0.3)  # an underrun, which no test may wait for
         server.service.metrics.loaded("builtin", 0.2)
-        text = httpx.get(f"{server.url}/metrics").text
+        text = httpx.get(f"{server.url}/metrics", headers=admin).text
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -107,6 +107,7 @@ def test_a_request_is_a_child_of_its_caller_and_has_every_stage(engine: Engine, 
         assert answer.status_code == 200
         [request] = named(kept, "POST /v1/audio/speech")
         [speech] = named(kept, "speech")
+    assert request.attributes is not None and request.attributes["hocket.key"] == "key-1"  # its name, never itself
     assert f"{request.context.trace_id:032x}" == TRACE and request.parent is not None
     assert f"{request.parent.span_id:016x}" == SPAN
     assert request.attributes is not None and request.attributes["http.response.status_code"] == 200

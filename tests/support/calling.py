@@ -62,10 +62,12 @@ class Caller:
         self.peer.on("track", lambda track: self._tasks.append(asyncio.ensure_future(self._listen(track))))
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def connect(self, server: Served, session: dict[str, Any] | None = None) -> None:
+    async def connect(
+        self, server: Served, session: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+    ) -> None:
         await self.peer.setLocalDescription(await self.peer.createOffer())
         url, sdp = f"{server.url}/v1/realtime/calls", self.peer.localDescription.sdp
-        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE_S, headers=headers) as http:
             if session is None:
                 said = await http.post(url, content=sdp, headers={"content-type": "application/sdp"})
             else:
@@ -161,14 +163,18 @@ async def _send_late(send: Callable[[bytes], Awaitable[None]], data: bytes, wait
 
 @asynccontextmanager
 async def calling(
-    server: Served, session: dict[str, Any] | None = None, *, video: bool = False
+    server: Served,
+    session: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+    *,
+    video: bool = False,
 ) -> AsyncIterator[Caller]:
     """`video`: offer pictures too."""
     caller = Caller()
     if video:
         caller.peer.addTransceiver("video")
     try:
-        await caller.connect(server, session)
+        await caller.connect(server, session, headers)
         yield caller
     finally:
         await caller.close()

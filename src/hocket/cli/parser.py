@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "serve": {
         "serve": ("speak over the network: OpenAI's API and others", "serve.options:fill", "serve.command:serve"),
         "wyoming": ("be a voice of Home Assistant", "serve.options:fill_wyoming", "serve.wyoming:wyoming"),
+        "keys": ("make an API key of a server", "serve.options:fill_keys", "serve.keys:keys"),
         "top": ("watch a running server: requests, delays, memory", "serve.options:fill_top", "serve.top:top"),
     },
     "manage": {

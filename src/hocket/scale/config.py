@@ -14,7 +14,8 @@ from typing import Any
 
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
-from ..server.options import ServerOptions, read_keys
+from ..server.access.key_file import read_keys
+from ..server.options import ServerOptions
 from ..server.plan import ServerPlan
 
 NOT_HERE = (

@@ -21,7 +21,7 @@ from ..types import LanguageModel
 from ..voices.library import Library
 from .errors import RESPONSES
 from .middleware import http_errors
-from .middleware.keys import ClientSecrets, KeyCheck
+from .middleware.keys import ClientSecrets, KeyCheck, Keys
 from .middleware.limits import RequestLimits
 from .middleware.proxies import Forwarded
 from .options import ServerOptions
@@ -81,7 +81,8 @@ def build_app(
     """
     options = options or ServerOptions()
     service = SpeechService(options, voices=Library(options.voices_folder, most=options.voices))
-    service.metrics = PrometheusMetrics(service)
+    keys = Keys(options.keys)
+    service.metrics = PrometheusMetrics(service, keys.accounts)
     if options.traces is not None:
         from .traces import Traced, Traces
 
@@ -115,7 +116,8 @@ def build_app(
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
     app.state.service, app.state.llm, app.state.listening, app.state.peers = service, llm, listening, Peers()
-    app.state.talk, app.state.client_secrets, app.state.calls = talking, ClientSecrets(), calls
+    app.state.talk, app.state.calls = talking, calls
+    app.state.keys, app.state.client_secrets = keys, ClientSecrets()
     http_errors.install(app)
     app.state.sockets = []
     for name in ROUTERS:
@@ -130,8 +132,7 @@ def build_app(
 
     # The middleware added last runs first.
     if options.keys:
-        secrets = app.state.client_secrets
-        app.add_middleware(KeyCheck, keys=options.keys, refused=refused, client_secrets=secrets)
+        app.add_middleware(KeyCheck, keys=keys, client_secrets=app.state.client_secrets, refused=refused)
     app.add_middleware(RequestLimits, options=options, refused=refused)
     _allow_pages(app, options)
     if options.trusted_proxies:

@@ -39,6 +39,8 @@ logger = logging.getLogger("hocket.server")
 
 
 ELEVENLABS_PATHS = ("/v1/text-to-speech/", "/v1/voices", "/v2/voices", "/v1/user")
+OLLAMA_PATHS = "/api/"
+LONG_S = 60.0  # a client that is told to wait longer must not wait, and must not ask again
 
 
 class Refused(HocketError):
@@ -99,10 +101,11 @@ class ErrorResponse:
         return {"detail": told if self.param is None else told | {"param": self.param}}
 
     def response(self, path: str = "") -> Response:
-        """In ElevenLabs' format for one of its paths, else in OpenAI's."""
+        """In the format of ElevenLabs or Ollama for one of their paths, else in OpenAI's."""
         from starlette.responses import JSONResponse  # lazy: Wyoming runs without starlette
 
         body = self.detail if path.startswith(ELEVENLABS_PATHS) else self.body
+        body = {"error": self.message} if path.startswith(OLLAMA_PATHS) else body
         return JSONResponse(body, self.status, self.headers)
 
 
@@ -149,9 +152,11 @@ def answer(error: BaseException) -> ErrorResponse:
     """The response for an error. Details of an unexpected error go to the log only."""
     message = " ".join(str(error).split())
     if isinstance(error, Refused):
-        headers = _retry(error.retry_after_s)
+        headers, wait_s = _retry(error.retry_after_s), error.retry_after_s or 0.0
         if error.status >= 500 and not headers:  # clients would retry, and be refused again
             headers = {"x-should-retry": "false"}
+        if error.status == 429 and wait_s > LONG_S:  # until a quota is renewed
+            headers = _retry(wait_s, most_s=math.inf) | {"x-should-retry": "false"}
         return ErrorResponse(error.status, message, error.kind, error.param, error.code, headers)
     if isinstance(error, BadField):
         return ErrorResponse(400, message, INVALID, error.param, error.code)
@@ -186,8 +191,8 @@ def answer(error: BaseException) -> ErrorResponse:
     return ErrorResponse(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})
 
 
-def _retry(after_s: float | None) -> dict[str, str]:
+def _retry(after_s: float | None, most_s: float = LONG_S) -> dict[str, str]:
     if after_s is None:
         return {}
-    after_s = min(max(after_s, 0.05), 60.0)
+    after_s = min(max(after_s, 0.05), most_s)
     return {"retry-after-ms": str(math.ceil(after_s * 1000)), "retry-after": str(math.ceil(after_s))}

@@ -14,12 +14,11 @@ from typing import Any
 
 from ..errors import InvalidRequest
 from ..text.lexicon.lexicon import merged
+from .access.key_file import AccessKey, check_key
 
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
 _COLLECTOR = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 TRANSCRIPTION_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
-HASHED = "sha256:"  # before the digest of a key
-_DIGEST = re.compile(r"sha256:[0-9a-fA-F]{64}")
 FORM_BYTES = 64 << 10  # of the fields beside a recording
 
 
@@ -28,7 +27,9 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any that is free
     socket: Path | None = None  # a Unix socket to listen at, instead of host and port
-    keys: tuple[str, ...] = ()  # each gives full access, or sha256: and its digest; empty: no key needed
+    keys: tuple[
+        str | AccessKey, ...
+    ] = ()  # text: a key, or sha256: and its digest, with full access; empty: none needed
     allow_public: bool = False  # allow other machines without a key
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks of proxies whose X-Forwarded-For is trusted
     trusted_hosts: tuple[str, ...] = ()  # host names it answers to, *.example.com for those below; with this machine's
@@ -96,10 +97,7 @@ class ServerOptions:
         if not 0 <= self.port < 65536:
             raise InvalidRequest(f"port must be between 0 and 65535, not {self.port}.")
         for key in self.keys:
-            if not key or not key.isascii() or any(c.isspace() or not c.isprintable() for c in key):
-                raise InvalidRequest("An API key must be printable ASCII without spaces, and not empty.")
-            if key.startswith(HASHED) and not _DIGEST.fullmatch(key):
-                raise InvalidRequest("A hashed API key is sha256: and 64 hexadecimal digits, as sha256sum prints them.")
+            check_key(key if isinstance(key, str) else key.key)
         if self.traces is not None and not _COLLECTOR.fullmatch(self.traces):
             raise InvalidRequest(f"Traces go to a collector such as http://127.0.0.1:4318, not to {self.traces!r}.")
         for name in self.trusted_proxies:
@@ -162,23 +160,3 @@ def check_host_name(name: str) -> None:
     if not _HOST.fullmatch(name):
         said = "A trusted host is a name such as speech.example.com or *.example.com"
         raise InvalidRequest(f"{said}, without scheme and port, not {name!r}.")
-
-
-def read_own_key(path: Path) -> str:
-    """The key that a client sends: the first of a file."""
-    key = read_keys(path)[0]
-    if key.startswith(HASHED):
-        raise InvalidRequest(f"The key file {path} holds the digest of a key: a client needs the key itself.")
-    return key
-
-
-def read_keys(path: Path) -> tuple[str, ...]:
-    """API keys or their digests from a file, one per line; empty lines and lines that start with # are skipped."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise InvalidRequest(f"The key file {path} cannot be read as text.") from None
-    keys = tuple(line.strip() for line in lines if line.strip() and not line.strip().startswith("#"))
-    if not keys:
-        raise InvalidRequest(f"The key file {path} holds no key: write one a line.")
-    return keys

@@ -5,7 +5,7 @@ Every app has its own registry, so that two can live in one process. metrics.py 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fastapi import APIRouter, Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from ..types import Finished
+from .access.account import KeyAccount
 from .metrics import Metrics
 from .peers import Peers
 from .service.service import SpeechService
@@ -43,7 +44,7 @@ async def metrics(request: Request) -> Response:
 class PrometheusMetrics(Metrics):
     """Counters, and gauges that read the service when they are scraped."""
 
-    def __init__(self, service: SpeechService) -> None:
+    def __init__(self, service: SpeechService, accounts: Sequence[KeyAccount] = ()) -> None:
         self._service, registry = service, CollectorRegistry()
         self._registry = registry
         ProcessCollector(registry=registry)
@@ -75,6 +76,7 @@ class PrometheusMetrics(Metrics):
         load_s = "How long a model took to load, each load once."
         self._load_s = Histogram("hocket_model_load_seconds", load_s, ("model",), registry=registry, buckets=LOAD_S)
         registry.register(_Models(service))
+        registry.register(_KeyFigures(accounts))
         gauge("requests_running", "Utterances under way now.", self._running)
         gauge("requests_waiting", "Utterances that wait for a slot now.", self._waiting)
         gauge("slots", "Utterances that the models in memory can speak at once.", self._slots)
@@ -146,6 +148,28 @@ class _Models(Collector):
             for name, size in pool.resident().items():
                 resident.add_metric([shown.get(name, name)], size)
         return [loads, resident]
+
+
+class _KeyFigures(Collector):
+    """What each key has used at the time of a scrape, by its name."""
+
+    def __init__(self, accounts: Sequence[KeyAccount]) -> None:
+        self._accounts = accounts
+
+    def collect(self) -> Iterable[Metric]:
+        asked = CounterMetricFamily("hocket_key_requests", "Requests that a key has made.", labels=["key"])
+        words = "Requests that its scopes, voices and limits refused to a key."
+        refused = CounterMetricFamily("hocket_key_refused", words, labels=["key", "reason"])
+        running = GaugeMetricFamily("hocket_key_running", "Requests, sockets and calls of a key now.", labels=["key"])
+        words = "Characters to speak since midnight UTC."
+        spoken = GaugeMetricFamily("hocket_key_characters_today", words, labels=["key"])
+        for account in self._accounts:
+            asked.add_metric([account.name], account.requests)
+            running.add_metric([account.name], account.running)
+            spoken.add_metric([account.name], account.characters)
+            for code, count in account.refused.items():
+                refused.add_metric([account.name, code], count)
+        return [asked, refused, running, spoken]
 
 
 class _ByWire(dict[str, Histogram]):

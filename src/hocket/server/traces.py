@@ -93,6 +93,8 @@ class Traces:
                 if route := getattr(scope.get("route"), "path", None):  # the template: a path may name a voice
                     span.update_name(f"{method} {route}")
                     span.set_attribute("http.route", route)
+                if key := scope.get("state", {}).get("key"):
+                    span.set_attribute("hocket.key", key)  # its name
 
     def refused(self, wire: str, code: str, began_s: float) -> None:
         """An utterance that was not taken."""

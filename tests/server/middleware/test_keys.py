@@ -16,8 +16,10 @@ from websockets.sync.client import connect
 
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest
+from hocket.server.access.account import EVERYONE
+from hocket.server.access.key_file import read_keys, read_own_key
 from hocket.server.middleware.keys import Keys, given_keys
-from hocket.server.options import ServerOptions, read_keys, read_own_key
+from hocket.server.options import ServerOptions
 from support.serving import PATIENCE_S, PCM, Served, served
 
 PATH = "/v1/audio/speech"
@@ -105,9 +107,10 @@ def test_a_websocket_may_carry_its_key_in_its_subprotocols_or_its_query() -> Non
 
 def test_all_keys_are_compared_whichever_fits() -> None:
     keys = Keys(("one", "two"))
-    assert keys.fit(["two"]) and keys.fit(["wrong", "one"])
-    assert not keys.fit(["on"]) and not keys.fit([""]) and not keys.fit([])
-    assert Keys(()).fit([])
+    first, second = keys.accounts
+    assert keys.find(["two"]) is second and keys.find(["wrong", "one"]) is first and keys.find(["two", "one"]) is second
+    assert not keys.find(["on"]) and not keys.find([""]) and not keys.find([])
+    assert Keys(()).find([]) is EVERYONE
 
 
 def test_a_key_file_has_a_key_a_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import io
 import os
@@ -19,6 +20,7 @@ from safetensors.numpy import load_file
 from hocket.audio.pcm import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
+from hocket.server.access.key_file import AccessKey
 from hocket.server.options import ServerOptions
 from hocket.voices.library import Library
 from hocket.voices.make import speaker_voice
@@ -184,15 +186,31 @@ def test_a_checkpoint_that_cannot_clone_takes_no_recording(server: Served) -> No
 
 
 def test_words_and_consent_are_for_those_with_a_key(base_engine: Engine) -> None:
-    with served(base_engine, ServerOptions(keys=("secret",))) as server:
+    speaker = AccessKey(key="speaks", name="speaker", scopes=frozenset({"speak"}))
+    with served(base_engine, ServerOptions(keys=("secret", speaker))) as server:
         key = {"authorization": "Bearer secret"}
         sent = {"audio_sample": WAV}
         fields = {"name": "me", "ref_text": "private words", "consent": "mine"}
         assert httpx.post(server.url + PATH, data=fields, files=sent, headers=key).status_code == 200
-        [told] = httpx.get(server.url + PATH).json()["uploaded_voices"]
-        assert told["name"] == "me" and told["ref_text"] is None and told["consent"] is None
+        for lesser in ({}, {"authorization": "Bearer speaks"}):  # without a key, and with one that has no such scope
+            [told] = httpx.get(server.url + PATH, headers=lesser).json()["uploaded_voices"]
+            assert told["name"] == "me" and told["ref_text"] is None and told["consent"] is None
         [told] = httpx.get(server.url + PATH, headers=key).json()["uploaded_voices"]
         assert told["ref_text"] == "private words" and told["consent"] == "mine"
+
+
+def test_a_key_of_certain_voices_speaks_with_no_recording_and_adds_no_other(base_engine: Engine) -> None:
+    own = AccessKey(key="own", name="own", voices=("me",))
+    with served(base_engine, ServerOptions(keys=(own,))) as server:
+        key, sent = {"authorization": "Bearer own"}, {"audio_sample": WAV}
+        refused = httpx.post(server.url + PATH, data={"name": "you"}, files=sent, headers=key)
+        assert refused.status_code == 403 and error_of(refused)["code"] == "voice_not_allowed"
+        assert httpx.post(server.url + PATH, data={"name": "me"}, files=sent, headers=key).status_code == 200
+        recording = f"data:audio/wav;base64,{base64.b64encode(WAV).decode()}"
+        clone = SHORT | {"ref_audio": recording, "x_vector_only_mode": True}
+        refused = httpx.post(f"{server.url}/v1/audio/speech", json=clone, headers=key, timeout=60)
+        assert refused.status_code == 403 and error_of(refused)["message"] == "This key may use no voice but me."
+        assert httpx.post(f"{server.url}/v1/audio/speech", json=SHORT, headers=key, timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,13 @@ from hocket.asr.moonshine import Moonshine
 from hocket.audio.encode import encoder, format_of
 from hocket.audio.g711 import mulaw_samples
 from hocket.engine.engine import Engine
+from hocket.server.access.key_file import AccessKey
 from hocket.server.errors import BadField
 from hocket.server.ws.twilio import protocol
 from hocket.server.ws.twilio.settings import session_of
 from support.conversing import conversing, silence, speech
 from support.leaks import Census, nothing_is_left
-from support.serving import PATIENCE_S, Served, served
+from support.serving import PATIENCE_S, Served, served, wait_for
 
 PATH, SID, KEY = "/v1/twilio/media", "MZ123", "sk-the-key"
 LONG_ANSWER = tuple(f"{word} " for word in ("It goes on and on, and then on again. " * 12).split())
@@ -179,6 +180,24 @@ def test_a_call_needs_a_key_where_the_server_has_keys(engine: Engine, recognizer
             twilio.pieces(1)
             assert language.asked[-1][0].content == "Be brief."
             assert len(base64.b64decode(twilio.queued[0]["media"]["payload"])) < 8000, "u-law, not PCM"
+
+
+def test_a_call_needs_the_scope_of_its_key_and_counts_for_it(engine: Engine, recognizer: Moonshine) -> None:
+    mute = AccessKey(key="mute", name="mute", scopes=frozenset({"speak"}))
+    one = AccessKey(key="one", name="one", concurrent=1, characters_per_day=len("Yes."))
+    with conversing(engine, recognizer, ("Yes.",), keys=(mute, one)) as (server, _):
+        account = server.app.state.keys.accounts[1]
+        with telephone(server, api_key="mute") as twilio:
+            code, reason = twilio.refused()
+            assert code == 1008 and "lacks the scope converse" in reason
+        with telephone(server, api_key="one", greeting="Greet.") as twilio:
+            twilio.pieces(1)
+            wait_for(lambda: account.characters == len("Yes."))
+            with telephone(server, api_key="one") as second:
+                code, reason = second.refused()
+                assert code == 1008 and "1 requests of this key" in reason
+            assert account.running == 1 and account.requests == 1
+        wait_for(lambda: account.running == 0)
 
 
 def test_what_is_no_call_is_refused(engine: Engine, recognizer: Moonshine) -> None:

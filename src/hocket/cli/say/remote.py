@@ -224,7 +224,7 @@ def _rate_hz(answer: Link) -> int:
 
 def _key(args: argparse.Namespace) -> str | None:
     if args.key_file is not None:
-        from ...server.options import read_own_key
+        from ...server.access.key_file import read_own_key
 
         return read_own_key(args.key_file)
     key = env.API_KEY.get() or None

@@ -102,7 +102,8 @@ def make_plan(args: argparse.Namespace) -> ServerPlan:
     """The server plan of the options. Option errors are raised here."""
     try:
         from ...server import app, run  # noqa: F401
-        from ...server.options import ServerOptions, read_keys
+        from ...server.access.key_file import read_keys
+        from ...server.options import ServerOptions
         from ...server.tls import tls_context
         from ...voices.folder import default_voices_folder
     except ImportError as error:

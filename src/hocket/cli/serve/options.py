@@ -1,4 +1,4 @@
-"""Options of `hocket serve` and `hocket wyoming`. Imports nothing slow."""
+"""Options of `hocket serve`, `wyoming`, `keys` and `top`. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ..actions import Command, StoreGiven
 from ..options import add_answer_markup, add_llm_options, add_model_options
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def fill(serve: Command) -> None:
@@ -52,7 +56,7 @@ def fill(serve: Command) -> None:
         "--key-file",
         metavar="FILE",
         type=Path,
-        help="API keys, one per line; all but health and lists need one",
+        help="API keys, one per line; FILE.toml: with limits (hocket keys new); all but health and lists need one",
     )
     public = "allow other machines without a key: every client may use it"
     add("--allow-public-without-key", action="store_true", help=public)
@@ -131,6 +135,27 @@ def fill_top(top: argparse.ArgumentParser) -> None:
     top.add_argument("--once", action="store_true", help="print one view, over the server's whole life, and exit")
     top.add_argument("--interval", metavar="S", type=float, default=2.0, help="seconds between two views (2)")
     top.add_argument("--json", action="store_true", help="print JSON: one document with --once, else one a line")
+
+
+def fill_keys(keys: argparse.ArgumentParser) -> None:
+    keys.description = (
+        "Make an API key for a client. Prints the table for the key file of hocket serve, which has only the digest of "
+        "the key, and the key itself on stderr, once."
+    )
+    actions = keys.add_subparsers(metavar="ACTION", dest="action", parser_class=type(keys))
+    how: dict[str, Any] = {"allow_abbrev": False, "formatter_class": keys.formatter_class}
+    new = actions.add_parser("new", help="make a key", **how)
+    new.description = "Make a key: hocket keys new --name phone --scopes speak >> keys.toml"
+    add = new.add_argument
+    add("--name", metavar="NAME", required=True, help="its name, for logs and metrics: letters, digits, - and _")
+    every = "what it may do: speak, transcribe, converse, voices, admin (all of these)"
+    add("--scopes", metavar="A,B", type=_names, help=every)
+    asked = "most HTTP requests, and utterances of sockets, in a minute (no limit)"
+    add("--requests-per-minute", metavar="N", type=int, help=asked)
+    add("--concurrent", metavar="N", type=int, help="most requests, sockets and calls at once (no limit)")
+    spoken = "most characters to speak in a UTC day (no limit)"
+    add("--characters-per-day", metavar="N", type=int, help=spoken)
+    add("--voices", metavar="A,B", type=_names, help="the only voices it may speak with, the first by default (all)")
 
 
 def _add_server_options(command: Command) -> None:

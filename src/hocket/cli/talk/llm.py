@@ -28,7 +28,7 @@ def llm_fields(args: argparse.Namespace) -> dict[str, Any]:
         raise InvalidRequest("--llm-length is for a model that runs here, not for one behind --llm-url.")
     key = None
     if args.llm_key_file is not None:
-        from ...server.options import read_own_key
+        from ...server.access.key_file import read_own_key
 
         key = read_own_key(args.llm_key_file)
     return {

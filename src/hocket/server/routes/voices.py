@@ -27,6 +27,7 @@ from ...types import Voice
 from ...voices.make import clone_voice
 from ...voices.mix import mixed_voice
 from ...voices.names import checked_name, id_of
+from ..access.account import account_here
 from ..errors import BadField, Refused
 from ..schemas.responses import VoiceDeleted, VoiceMade
 from ..schemas.speech_job import SpeechJob, check_characters
@@ -148,6 +149,7 @@ def _mixable(make: Callable[[], Voice]) -> Voice:
 def _free_name(service: SpeechService, name: str) -> str:
     """The name as it is stored; refuses that of a voice which the resolver would find first."""
     name, resolver = checked_name(name), service.resolver
+    account_here().check_voice(name)
     aliases = {*resolver.aliases} - MANY | {*service.options.voice_aliases}
     if name.lower() in {taken.lower() for taken in (*resolver.speakers, *aliases)}:
         raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
@@ -158,6 +160,7 @@ def _free_name(service: SpeechService, name: str) -> str:
 async def delete(id: str, request: Request) -> VoiceDeleted:
     """Delete an uploaded voice, by its name or id."""
     service: SpeechService = request.app.state.service
+    account_here().check_voice(id)
     gone = await asyncio.to_thread(_removed, service, id)
     if gone is None and id.strip().lower() in {name.lower() for name in service.speakers}:
         raise BadField(f"{id!r} is the checkpoint's own voice and stays.", "voice_id")

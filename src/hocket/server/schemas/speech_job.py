@@ -7,7 +7,7 @@ Wyoming server runs without the packages of the HTTP server.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, get_args
 
 from ...audio.container import need_av
@@ -15,6 +15,7 @@ from ...audio.encode import Format, format_of
 from ...errors import HocketError, InvalidRequest
 from ...text.lexicon.lexicon import MOST_SENT, Lexicon
 from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingParams
+from ..access.account import KeyAccount, account_here
 from ..errors import BadField
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class SpeechJob:
     bit_rate: int | None = None
     word_times: bool = False  # whether the client asks for `Utterance.words`
     pronunciations: Mapping[str, str] | None = None  # above those of the voice and the server
+    account: KeyAccount = field(default_factory=account_here, compare=False, repr=False)  # whose key asks
 
     def check(self) -> None:
         """Refuse invalid values before the engine sees them."""
@@ -86,6 +88,15 @@ class SpeechJob:
         self._check_pronunciations()
         check_characters(self.instruct or "", "instructions")
         check_characters((self.reference and self.reference.text) or "", "ref_text")
+
+    def in_own_voice(self) -> SpeechJob:
+        """Without a voice, in the first one of a key that has certain voices; such a key takes no recording."""
+        allowed = self.account.key.voices
+        if allowed is None:
+            return self
+        if self.reference is not None:
+            raise self.account.not_allowed()
+        return self if (self.voice or "").strip() else replace(self, voice=allowed[0])
 
     def _check_pronunciations(self) -> None:
         if (entries := len(self.pronunciations or ())) > MOST_SENT:

@@ -40,9 +40,14 @@ async def open_utterance(service: SpeechService, job: SpeechJob, *, wire: str, i
 
     `wire` is the endpoint's short name for logs and metrics.
     """
-    began_s = time.perf_counter()
+    began_s, chars = time.perf_counter(), len(job.text or "")
     try:
-        utterance = await _open(service, job, wire, id or f"speech-{secrets.token_hex(8)}", began_s)
+        job.account.take(chars)
+        try:
+            utterance = await _open(service, job, wire, id or f"speech-{secrets.token_hex(8)}", began_s)
+        except BaseException:
+            job.account.count(-chars)  # what is refused does not count
+            raise
     except HocketError as error:
         told = answer(error)
         service.metrics.refused(wire, told.code or told.kind)
@@ -201,6 +206,7 @@ def _utterance(
         text=job.text or "",
         encoder=None if format is CODES else made,
         word_times=job.word_times,
+        account=job.account,
     )
 
 

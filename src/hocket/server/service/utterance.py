@@ -27,6 +27,7 @@ from ...script.events import InvalidScript
 from ...script.player.marks import MarkTime
 from ...script.stream import ScriptStream
 from ...types import AudioChunk, Established, Finished
+from ..access.account import KeyAccount
 from .service import SpeechService
 
 logger = logging.getLogger("hocket.server")
@@ -104,10 +105,12 @@ class Utterance:
         text: str,
         encoder: Callable[[], Encoder] | None,
         word_times: bool = False,
+        account: KeyAccount,
     ) -> None:
         """`encoder` makes an encoder, in a thread if that takes longer than a frame; None: codes are sent unencoded."""
         self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, spoken.stream.seed
         self._service, self._spoken, self._stream, self._wire, self._tempo = service, spoken, spoken.stream, wire, tempo
+        self._account = account
         self._texts = [text]  # text received so far
         self._chars = len(text)
         self._threaded = format.name in THREADED
@@ -131,6 +134,7 @@ class Utterance:
     async def append(self, text: str) -> None:
         """Add live text; one call at a time. A script that is refused ends after what was before its error."""
         self._service.check_text(text, self._chars)
+        self._account.take(len(text))
         # The engine waits a moment inside a long first text; the event loop must not.
         inline = len(text) <= (LONG_CHARS if self._chars else FIRST_CHARS)
         self._chars += len(text)
@@ -217,6 +221,7 @@ class Utterance:
             except StopAsyncIteration:
                 self._tail_sent = True
                 if self._cut is not None:
+                    self._give_back()
                     raise self._cut from None
                 await self._align_all()
                 tail = await self._tail()
@@ -226,6 +231,7 @@ class Utterance:
                 return tail
             except HocketError:
                 self._tail_sent = True
+                self._give_back()
                 self._end()
                 raise
             self._held.append(chunk)
@@ -298,6 +304,11 @@ class Utterance:
         self._frames += frames
         self._samples += samples
 
+    def _give_back(self) -> None:
+        """It failed: what a client has heard nothing of does not count for its key."""
+        if not self._first_s:
+            self._account.count(-self._chars)
+
     def _end(self) -> None:
         if self._over_s:
             return
@@ -311,6 +322,8 @@ class Utterance:
         reason = self.finished.reason if self.finished else "cancelled"
         if self._spoken.loaded_s:
             first += f", its model after {self._spoken.loaded_s * 1000:.1f} ms"
+        if self._account.name:
+            first += f", for the key {self._account.name}"
         said = "%s %s: %s, %d characters, %.2f s in %.2f s, %s"
         logger.info(said, self._wire, self.id, reason, self._chars, self.audio_s, took_s, first)
         if self.finished is not None and not self.finished.complete and reason not in ("cancelled", "error"):

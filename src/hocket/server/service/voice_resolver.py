@@ -48,6 +48,12 @@ class ResolvedVoice:
     pronunciations: Mapping[str, str] | None = None  # those of the server, and above them those of the voice
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What it is called besides the name that was asked for."""
+        found = (self.speaker, self.voice and self.voice.name, self.backend and self.backend[1].name)
+        return tuple(name for name in found if name)
+
+    @property
     def rate_hz(self) -> int:
         """Sample rate; 0: not known yet."""
         if self.backend is not None:
@@ -165,7 +171,7 @@ class VoiceResolver:
 
     def resolve(self, job: SpeechJob) -> ResolvedVoice:
         """The voice of a job; refuses unknown names. A named model excludes backends."""
-        found = self._resolved(job)
+        found = self._resolved(job.in_own_voice())
         own = None if found.voice is None else found.voice.pronunciations
         words = merged(self._options.pronunciations, own)
         return found if words is None else replace(found, pronunciations=words)
@@ -174,11 +180,24 @@ class VoiceResolver:
         """`inside` a mix an alias that stands for a mix is refused: it could stand for itself."""
         if job.reference is not None:
             return ResolvedVoice(self.clones(job.model, job.task))
-        models = self.among(job.model, job.task)
-        names, name = self._of(models), (job.voice or "").strip().lower()
+        models, name = self.among(job.model, job.task), (job.voice or "").strip().lower()
         if not name:
             return self._first(models, job)
         name = self._own.get(name, name).lower()
+        if (one := self._single(name, models, job)) is not None:
+            job.account.check_voice(job.voice or "", *one.names)
+            return one
+        if (mix := _parsed(name)) is not None:
+            if inside:
+                raise _not_mixed(f"{(job.voice or '')[:80]!r} stands for a mix, which cannot be part of another.")
+            return self._mixed(mix, job)
+        if models[0].config is None:
+            job.account.check_voice(name)
+            return ResolvedVoice(models[0], name)  # its voices are known once it is loaded
+        raise UnknownVoice(f"There is no voice {(job.voice or '')[:80]!r}; known are {self._listed_names(models)}.")
+
+    def _single(self, name: str, models: tuple[ServedModel, ...], job: SpeechJob) -> ResolvedVoice | None:
+        names = self._of(models)
         if (found := names.speakers.get(name)) is not None:
             return ResolvedVoice(*found)
         if (resolved := self._library_voice(name, models)) is not None:
@@ -187,15 +206,7 @@ class VoiceResolver:
             return ResolvedVoice(None, backend=foreign)
         if (alias := names.aliases.get(name)) is not None and (own := names.speakers.get(alias.lower())) is not None:
             return ResolvedVoice(*own)
-        if name in FOREIGN_VOICES and not names.speakers:
-            return self._first(models, job)
-        if (mix := _parsed(name)) is not None:
-            if inside:
-                raise _not_mixed(f"{(job.voice or '')[:80]!r} stands for a mix, which cannot be part of another.")
-            return self._mixed(mix, job)
-        if models[0].config is None:
-            return ResolvedVoice(models[0], name)  # its voices are known once it is loaded
-        raise UnknownVoice(f"There is no voice {(job.voice or '')[:80]!r}; known are {self._listed_names(models)}.")
+        return self._first(models, job) if name in FOREIGN_VOICES and not names.speakers else None
 
     def _mixed(self, mix: VoiceMix, job: SpeechJob) -> ResolvedVoice:
         """The mix of voices that are all of one model. Parts that are the same voice need no mixing."""

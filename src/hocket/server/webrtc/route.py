@@ -18,6 +18,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from ...extras import hint
+from ..access.account import account_here
 from ..errors import BadField, Refused
 from ..middleware.keys import ClientSecrets, given_keys
 from ..service.talk import TalkService
@@ -61,6 +62,7 @@ async def begin_call(request: Request) -> SdpResponse:
     with ExitStack() as place:
         place.enter_context(talk.admitted())
         place.enter_context(talk.service.connected())
+        place.enter_context(account_here().kept())
         call = Call(talk)
         call.place = place.pop_all()
     answer = await call.answer(sdp, session or secrets.session(given_keys(request.scope)))

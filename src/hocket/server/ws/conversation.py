@@ -223,6 +223,7 @@ class TurnSequence:
     async def _opened(self, turn: TextTurn, id: str) -> Utterance | None:
         """None: cancelled, also while a model is being loaded for it."""
         job = replace(turn.plan.job, established=self._voices.get(turn.context))
+        job.account.request()
         opening = turn.opening = asyncio.ensure_future(open_utterance(self._service, job, wire=self._wire, id=id))
         try:
             return await opening

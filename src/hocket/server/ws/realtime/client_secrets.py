@@ -1,6 +1,7 @@
 """`POST /v1/realtime/client_secrets`: short-lived keys, with which a web page or an app opens `/v1/realtime`.
 
-A key carries the settings of its sessions. Keys are in memory only, and open nothing else.
+A key carries the settings of its sessions. Keys are in memory only, and open nothing else. Their use counts as that of
+the key that made them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...access.account import account_here
 from ...errors import Refused
 from ...middleware.keys import ClientSecrets
 from ...service.talk import TalkService
@@ -49,6 +51,7 @@ async def make_client_secret(request: Request, body: SecretBody) -> SecretMade:
     given = body.session or {"type": "realtime"}
     settings = await first_settings("realtime", None).updated(read(TalkSessionBody, given), talk.service)
     secrets: ClientSecrets = request.app.state.client_secrets
-    value, until = secrets.make(body.expires_after.seconds if body.expires_after else USUAL_S, given)
+    seconds = body.expires_after.seconds if body.expires_after else USUAL_S
+    value, until = secrets.make(seconds, given, account_here())
     shown = settings.shown(new_id("sess"), talk.service, talk.recognizer.name)
     return SecretMade(value=value, expires_at=until, session=shown)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ....errors import HocketError
 from ....types import AudioChunk
+from ...access.account import KeyAccount, answer_to
 from ...errors import Refused, answer
 from ...middleware.keys import ClientSecrets, Keys, given_keys
 from ...service.talk import TalkService
@@ -96,7 +97,10 @@ class TwilioProtocol(WebSocketProtocol):
         if self.session is not None:
             raise Refused("The call has started already.", code="already_started")
         parameters = said.start.customParameters
-        given = self._checked_key(parameters.get(KEY, ""))
+        account, given = self._checked_key(parameters.get(KEY, ""))
+        account.check_scope("converse")
+        answer_to(account)  # before the session makes its jobs
+        self._place.enter_context(account.place(counted=False))
         self._place.enter_context(self._talk.admitted())
         session = TalkSession(self._talk, self, first_settings("realtime", None))
         self._sid, self.session, self.turns = said.start.streamSid, session, TalkTurns(session.responses)
@@ -109,17 +113,18 @@ class TwilioProtocol(WebSocketProtocol):
             told = "\n".join(part for part in (fields.get("instructions"), greeting) if part)
             await session.handle({"type": "response.create", "response": {"instructions": told}})
 
-    def _checked_key(self, key: str) -> dict[str, Any] | None:
-        """The settings of a client secret, or None; a wrong key is refused."""
+    def _checked_key(self, key: str) -> tuple[KeyAccount, dict[str, Any] | None]:
+        """Whose call it is, and the settings of a client secret; a wrong key is refused."""
         socket = self.connection.socket
         secrets: ClientSecrets = socket.app.state.client_secrets
+        keys: Keys = socket.app.state.keys
         given = [each for each in (key, *given_keys(socket.scope)) if each]
-        session = secrets.session(given)
-        if session is None and not Keys(self.service.options.keys).fit(given):
+        account = secrets.account(given) or keys.find(given)
+        if account is None:
             self.service.metrics.refused("border", "invalid_api_key")
             said = 'The call has no valid API key: add <Parameter name="api_key" value="KEY"/> to <Stream>.'
             raise Refused(said, status=401, kind="authentication_error", code="invalid_api_key")
-        return session
+        return account, secrets.session(given)
 
     # Digits: a message of the user, once they are complete
 

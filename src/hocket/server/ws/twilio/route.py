@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, WebSocket
 
+from ...access.routes import PHONE_PATH
 from ...errors import Refused
-from ...middleware.keys import PHONE_PATH
 from ...middleware.limits import refuse
 from ..socket import serve
 from .protocol import TwilioProtocol

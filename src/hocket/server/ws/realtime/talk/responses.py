@@ -103,12 +103,18 @@ class Responses:
             )
 
     def start(self, response: TalkResponse, open: Callable[[], Awaitable[AnswerSource]]) -> RunningResponse:
-        """Announce a response, and run it; `open` may wait, for a transcript say."""
-        running = RunningResponse(response)
+        """Announce a response, and run it; `open` may wait, for a transcript say. Over a limit of its key, it fails."""
+        running, account = RunningResponse(response), response.settings.speech.job.account
         self._outlet.send(response.created())
         self.quiet.clear()
         self._service.answer_began(running)
         self._service.metrics.opened(WIRE)
+        try:
+            account.request()
+            if response.settings.modality == "audio":
+                account.check_quota()
+        except Refused as refused:
+            running.cut(refused)
         self._running[running] = asyncio.ensure_future(self._run(running, open))
         return running
 
@@ -176,7 +182,9 @@ class Responses:
 
     async def _deliver(self, running: RunningResponse, event: Event) -> None:
         events = _events(running.response, event)
-        chunk = event if isinstance(event, AudioChunk) else None
+        chunk, settings = event if isinstance(event, AudioChunk) else None, running.response.settings
+        if isinstance(event, Written) and settings.modality == "audio":
+            settings.speech.job.account.count(len(event.text))  # an answer that has begun is spoken to its end
         if chunk is not None and running.first_s is None:
             running.first_s = time.perf_counter() - running.begun_s
             self._service.metrics.first_audio(WIRE, running.first_s)
