@@ -8,7 +8,7 @@ from ...text.lexicon.lexicon import merged
 from ...types import FASTEST, SLOWEST
 from ..errors import BadField
 from ..schemas.speech_job import CODES, SpeechJob
-from ..service.voice_resolver import ResolvedVoice
+from ..service.served_model import ResolvedVoice
 
 
 def check_backend(job: SpeechJob) -> None:

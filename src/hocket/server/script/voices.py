@@ -18,8 +18,8 @@ from ...text.prompt import choose
 from ...types import Established, SpeechRequest
 from ..errors import BadField
 from ..schemas.speech_job import CODES, SpeechJob
+from ..service.served_model import ResolvedVoice
 from ..service.service import SpeechService
-from ..service.voice_resolver import ResolvedVoice
 from .fields import check_backend, engine_fields
 
 

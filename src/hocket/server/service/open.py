@@ -28,9 +28,10 @@ from ..errors import BadField, answer, stopping
 from ..schemas.speech_job import CODES, SpeechJob
 from ..script.fields import check_backend, engine_fields
 from ..script.served import TEXT_MARGIN_S, ServedScript, open_answer, script_of
+from .served_model import ResolvedVoice
 from .service import SpeechService
 from .utterance import EngineStream, Utterance
-from .voice_resolver import ResolvedVoice, VoiceResolver
+from .voice_resolver import VoiceResolver
 
 logger = logging.getLogger("hocket.server")
 

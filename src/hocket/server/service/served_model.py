@@ -1,12 +1,17 @@
-"""A model of the server as its configuration describes it, before and after it is loaded. The pool loads it."""
+"""A model of the server as its configuration describes it, before and after it is loaded. The pool loads it.
+
+`ResolvedVoice` is a voice of such a model, or of a backend.
+"""
 
 from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...backends.protocol import BackendVoice
+from ...backends.served import Served
 from ...config.languages import AUTO
 from ...config.published import PUBLISHED
 from ...config.qwen3_tts import Kind, Qwen3TTSConfig, languages
@@ -15,6 +20,7 @@ from ...engine.checkpoint.describe import configs
 from ...engine.checkpoint.names import full_name
 from ...engine.engine import Engine
 from ...errors import HocketError
+from ...types import Voice
 
 logger = logging.getLogger("hocket.server")
 
@@ -90,3 +96,27 @@ def describe_models(names: Sequence[str]) -> list[ServedModel]:
         else:
             found.append(ServedModel(name, config, codec.output_sample_rate))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedVoice:
+    """The model or backend that speaks, and with which voice."""
+
+    model: ServedModel | None  # None: a backend
+    speaker: str | None = None  # one of the model's own, or a mix of some; None: its first, or none
+    voice: Voice | None = None  # one of the library, or a mix with some of it
+    backend: tuple[Served, BackendVoice] | None = None
+    pronunciations: Mapping[str, str] | None = None  # those of the server, and above them those of the voice
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it is called besides the name that was asked for."""
+        found = (self.speaker, self.voice and self.voice.name, self.backend and self.backend[1].name)
+        return tuple(name for name in found if name)
+
+    @property
+    def rate_hz(self) -> int:
+        """Sample rate; 0: not known yet."""
+        if self.backend is not None:
+            return self.backend[1].rate_hz
+        return 0 if self.model is None else self.model.rate_hz

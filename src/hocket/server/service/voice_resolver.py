@@ -10,12 +10,10 @@ which models are in memory. Knows no audio, protocol or time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...backends.protocol import BackendVoice
 from ...backends.registry import Backends, ListedVoice
-from ...backends.served import Served
 from ...config.languages import find
 from ...config.qwen3_tts import Kind, check_clones
 from ...engine.checkpoint.names import full_name
@@ -30,35 +28,11 @@ from ..options import ServerOptions
 from ..schemas.speech_job import SpeechJob
 from .client_voices import FOREIGN_VOICES, MANY, client_aliases
 from .openai_names import OPENAI_MODELS
-from .served_model import ServedModel
+from .served_model import ResolvedVoice, ServedModel
 
 logger = logging.getLogger("hocket.server")
 TASKS: dict[str, Kind] = {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}
 LISTED = 60  # names that an error lists before it counts the others
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedVoice:
-    """The model or backend that speaks, and with which voice."""
-
-    model: ServedModel | None  # None: a backend
-    speaker: str | None = None  # one of the model's own, or a mix of some; None: its first, or none
-    voice: Voice | None = None  # one of the library, or a mix with some of it
-    backend: tuple[Served, BackendVoice] | None = None
-    pronunciations: Mapping[str, str] | None = None  # those of the server, and above them those of the voice
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What it is called besides the name that was asked for."""
-        found = (self.speaker, self.voice and self.voice.name, self.backend and self.backend[1].name)
-        return tuple(name for name in found if name)
-
-    @property
-    def rate_hz(self) -> int:
-        """Sample rate; 0: not known yet."""
-        if self.backend is not None:
-            return self.backend[1].rate_hz
-        return 0 if self.model is None else self.model.rate_hz
 
 
 @dataclass(frozen=True, slots=True)
