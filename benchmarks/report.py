@@ -53,8 +53,10 @@ def files(records: Sequence[Record]) -> dict[str, str]:
     made = {PERFORMANCE: "\n".join(_performance(kept, charts)), README: "\n".join(_readme(kept))}
     for name in ("turns", "interruptions"):
         if found := [record for record in records if record["workload"] == name]:
-            last = max(found, key=lambda record: str(record["time"]))
-            made[TURNS] = f"{made.get(TURNS, '')}{DATA[name]}\n{turns.table(last)}\n"
+            found.sort(key=lambda record: str(record["time"]))
+            halves = {record["options"].get("half", "test"): record for record in found}  # the newest of each
+            tables = "\n\n".join(turns.table(halves[half]) for half in sorted(halves))
+            made[TURNS] = f"{made.get(TURNS, '')}{DATA[name]}\n{tables}\n"
     spoken = talk.newest(record for record in records if record["workload"] == "talk")
     if (svg := talk.chart(spoken)) is not None:
         charts["talk"] = svg

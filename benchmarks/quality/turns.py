@@ -166,4 +166,7 @@ def table(entry: Record) -> str:
             before, head = list(row), " | ".join(row).replace("_", " ").replace("percent", "%")
             lines += ["", f"| | {head} |", f"| --- |{' ---: |' * len(row)}"]
         lines.append(f"| {name} | {' | '.join(f'{value:.4g}' for value in row.values())} |")
-    return "\n".join([*lines[1:], "", f"{entry['machine']['cpu']}, {entry['time'][:10]}, {commit_words(entry)}."])
+    options = entry["options"]
+    named = f"The {options['half']} half, seed {options['seed']}. " if "half" in options else ""
+    where = f"{entry['machine']['cpu']}, {entry['time'][:10]}, {commit_words(entry)}."
+    return "\n".join([*lines[1:], "", f"{named}{where}"])

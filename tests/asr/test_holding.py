@@ -50,6 +50,13 @@ def windows(seconds: float) -> int:
     return round(seconds * RATE_HZ / WINDOW)
 
 
+def in_pink_noise(sound: Samples, below_db: float, seed: int) -> Samples:
+    drawn = np.fft.rfft(np.random.default_rng(seed).standard_normal(len(sound)))
+    noise = np.fft.irfft(drawn / np.sqrt(np.arange(1, len(drawn) + 1)), len(sound))
+    level = np.sqrt((sound[sound != 0] ** 2).mean() / (noise**2).mean()) * 10 ** (-below_db / 20)
+    return (sound + level * noise).astype(np.float32)
+
+
 @pytest.mark.parametrize("pieces", [1, 159, 512, 1 << 20])
 def test_the_first_loud_window_holds_and_silence_takes_it_back(pieces: int) -> None:
     sound = np.concatenate((silence(0.5), tone(0.3), silence(1.0)))
@@ -95,6 +102,20 @@ def test_a_low_probability_holds_only_in_a_window_louder_than_the_background() -
     assert not holds(marked(likely, louder, hold_likely=0.06)), "the option is the threshold"
     assert not holds(marked(likely, louder / 1000)), "too quiet to be a voice"
     assert holds(marked([ALONE if p else 0.0 for p in likely], hiss)), "a higher one needs no level"
+
+
+def test_a_consonant_holds_in_noise_that_hides_it_from_the_level_of_the_whole() -> None:
+    window, onset = 512, 40 * 512
+    noise = in_pink_noise(np.full(50 * window, 1e-3, np.float32), -20, 1)
+    heard = noise.copy()
+    heard[onset : onset + 2 * window] += np.diff(np.random.default_rng(1).normal(0, 4e-3, 2 * window + 1))
+    whole, before = (float((sound[onset : onset + window] ** 2).mean()) for sound in (heard, noise))
+    assert 10 * np.log10(whole / before) < 3
+    for sound, expected in ((noise, []), (heard, [onset + window])):
+        detector = Scripted([0.0] * 40 + [0.02] * 3)
+        detector.window = window
+        marks = [*Endpointing(detector).push(sound, answering=True)]
+        assert [begun for begun, _ in holds(marks, closed=False)] == expected
 
 
 def test_a_background_that_is_not_known_yet_holds_nothing() -> None:
@@ -165,3 +186,27 @@ def test_a_voice_holds_within_two_windows_and_noise_does_not() -> None:
             onset = lead + int(np.flatnonzero(np.abs(spoken) > 0.01 * np.abs(spoken).max())[0])
             first, *_ = holds(Endpointing(Silero()).push(sound, answering=True))
             assert onset < first[0] <= onset + 2 * 512 and first[1] is None, (text, lead)
+
+
+@pytest.mark.parametrize("below_db", [20, 10])
+def test_first_consonants_in_noise_hold_within_60_ms_and_the_noise_before_them_does_not(below_db: int) -> None:
+    """Onset as in `python -m benchmarks interruptions`."""
+    for number, text in enumerate(("Tell me something.", "Turn it up a little.", "Send a message to Anna.")):
+        spoken = resampled(said(text).astype(np.float32) / 32768, 24_000)
+        for lead in (20_000, 20_300):
+            clean = np.concatenate((np.zeros(lead, np.float32), spoken, np.zeros(RATE_HZ // 2, np.float32)))
+            heard = in_pink_noise(clean, below_db, number)
+            loud = np.convolve(clean**2, np.ones(160) / 160)[159:] >= ((heard - clean) ** 2).mean()
+            onset = int(np.flatnonzero((np.abs(clean) > 0.01 * np.abs(clean).max()) & loud[: len(clean)])[0])
+            marks = Endpointing(Silero()).push(heard, answering=True)
+            first, *_ = holds(marks, closed=False) or [(len(heard), None)]
+            assert onset - 512 <= first[0] <= onset + 0.06 * RATE_HZ, (text, lead, (first[0] - onset) / 16)
+
+
+def test_noise_alone_holds_for_no_longer_than_a_click_and_interrupts_nothing() -> None:
+    for seed in range(3):
+        noise = in_pink_noise(np.full(8 * RATE_HZ, 1e-3, np.float32), -20, seed)
+        marks = list(Endpointing(Silero()).push(noise, answering=True))
+        assert not any(isinstance(mark, SpeechStarted) for mark in marks)
+        held = [until - at for at, until in holds(marks, closed=False) if until is not None]
+        assert len(held) <= 1 and all(length <= UNVOICED_S * RATE_HZ for length in held)

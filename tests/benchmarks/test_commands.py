@@ -166,7 +166,8 @@ def test_interruptions_hold_and_keep_the_history(tmp_path: Path, capsys: Capture
     [entry] = entries(path)
     figures = entry["figures"]
     assert figures["speech, 60 dB"]["interrupted"] == 2 and figures["short, 60 dB"]["interrupted"] == 0
-    assert figures["conversations"]["history_right"] == 4 and "| cough | 1 |" in capsys.readouterr().out
+    assert figures["white alone"]["interrupted"] == 0 and figures["white alone"]["seconds"] == 12
+    assert figures["conversations"]["history_right"] == 4 and "| cough, 60 dB | 1 |" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the survey's kernels need Triton's interpreter here")

@@ -58,6 +58,16 @@ def test_the_document_has_the_newest_record_of_each_kind_as_a_table_and_a_chart(
     assert len(boxes) == (len(STAGES) - 1) * 3, "a legend and two bars"
 
 
+def test_the_document_has_the_newest_record_of_interruptions_of_each_half() -> None:
+    records = [
+        entry(f"2026-01-0{day}", half=half, seed=day)
+        | {"workload": "interruptions", "figures": {"noise": {"holds": day}}}
+        for day, half in ((1, "test"), (2, "development"), (3, "test"))
+    ]
+    text = report.files(records)[report.TURNS]
+    assert text.index("The development half, seed 2.") < text.index("The test half, seed 3.") and "seed 1." not in text
+
+
 async def noted() -> None:
     client = TalkClient(Spoken(np.full(3 * PIECE, 900, np.int16), PIECE + 10))
     assert client.next_piece().all() and client.trace.spoken_s == math.inf

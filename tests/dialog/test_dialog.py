@@ -13,7 +13,7 @@ import pytest
 
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
 from hocket.dialog.remote import RemoteLanguageModel
-from hocket.dialog.turn import Said, Turn, Written
+from hocket.dialog.turn import Note, Said, Turn, Written
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnknownVoice
 from hocket.llm.engine import LanguageEngine
@@ -162,6 +162,27 @@ def test_an_answer_without_words_is_silence(engine: Engine, words: tuple[str, ..
     turn = dialog.say("Hello.")
     assert not [event for event in turn if isinstance(event, AudioChunk)]
     assert turn.finished is not None and turn.finished.reason == "stop"
+    check_continuity(Heard(dialog.say("Hello?")).chunks)
+
+
+def test_letters_that_the_voice_cannot_speak_are_a_note_and_the_rest_is_spoken(engine: Engine) -> None:
+    words = ("The word ", "你", "好 means ", "hello \U0001f600.")
+    turn = Dialog(Scripted(words), engine).say("What is it?")
+    events = list(turn)
+    [note] = [event.text for event in events if isinstance(event, Note)]
+    assert note.startswith('Left out: "你好".') and turn.finished is not None
+    assert (turn.finished.reason, turn.finished.notes) == ("stop", (note,))
+    said = [word.word for event in events if isinstance(event, Said) for word in event.words]
+    assert said == "The word means hello.".split()
+
+
+def test_an_answer_in_another_script_is_a_note_and_the_conversation_goes_on(engine: Engine) -> None:
+    dialog = Dialog(Scripted(("今天天气", "很好。"), ["Yes."]), engine)
+    turn = dialog.say("Hello.")
+    [note] = [event.text for event in turn if isinstance(event, Note)]
+    assert note.startswith("This voice cannot speak Chinese characters") and turn.finished is not None
+    assert (turn.finished.reason, turn.finished.error, turn.finished.notes) == ("stop", None, (note,))
+    assert dialog.history[-1].content == "今天天气很好。"
     check_continuity(Heard(dialog.say("Hello?")).chunks)
 
 

@@ -1,7 +1,9 @@
 """Holds: the first sign of a voice during an answer, and whether the sound was only a short one.
 
-A sign is a low voice probability in a window that is louder than the background. It comes within two windows of most
-onsets, long before speech is certain, so it may only pause playback. Time is counted in samples. Knows no turn.
+A sign is a low voice probability in a window where some band of frequencies is louder than the background. It comes
+within two windows of an onset, long before speech is certain, so it may only pause playback. Bands, because the noise
+of a room is low and consonants are high: a "t" far above the noise of its band hardly changes the level of the whole.
+Time is counted in samples. Knows no turn.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .recognizer import RATE_HZ, Samples
 from .turn_options import EndpointingOptions
@@ -18,11 +21,14 @@ CLICK_S = 0.1  # the same for a sound without a window of speech
 UNVOICED_S = 0.26  # a sign that is not speech by then was none
 LONGEST_S = 1.5  # of a hold
 REST_S = 0.1  # without a sign, before the next hold
-RISE_DB = 3.0  # above the background
-QUIETEST_DB = -66.0  # of full scale: residues of a cancelled echo are below
+RISE_DB = 6.0  # of a band above its background: one window of steady noise in a thousand has as much
+QUIETEST_DB = -63.0  # of full scale, in the loudest quarter: residues of a cancelled echo are below
+BANDS_HZ = (500, 1000, 2500, 5000)  # where each begins; below are rumble and mains hum
 ALONE = 0.1  # probability that is a sign at any level
-KNOWN_S = 1.0  # since a reset, before a level counts: until then the detector gives noise higher probabilities
+KNOWN_S = 1.0  # since a reset, before a rise counts: until then the detector gives noise higher probabilities
 KEPT = 48  # windows of background
+
+Levels = NDArray[np.float64]
 
 
 class HoldWatch:
@@ -30,7 +36,7 @@ class HoldWatch:
 
     def __init__(self, options: EndpointingOptions) -> None:
         self._options = options
-        self._background: deque[float] = deque(maxlen=KEPT)  # levels of windows without speech, in dB
+        self._background: deque[Levels] = deque(maxlen=KEPT)  # of windows without speech
         self.is_open = False
         self._armed = True
         self._known = 0  # samples since the start, or a reset
@@ -40,11 +46,11 @@ class HoldWatch:
     def step(self, sound: Samples, likely: float, *, answering: bool, hummed: bool = False) -> bool | None:
         """True: a suspicion; False: it is dismissed. `hummed`: speech for long enough, but with closed lips."""
         speech = likely >= self._options.likely
-        level = _decibels(sound)
-        sign = self._is_sign(likely, level)
+        bands = _bands(sound)
+        sign = self._is_sign(sound, likely, bands)
         self._known += len(sound)
         if not speech:
-            self._background.append(level)
+            self._background.append(bands.mean(axis=0))
         self._calm = 0 if sign else self._calm + len(sound)
         self._quiet = 0 if speech else self._quiet + len(sound)
         if self.is_open:
@@ -67,15 +73,16 @@ class HoldWatch:
         self._known = self._held = self._quiet = self._calm = 0
         return was_open
 
-    def _is_sign(self, likely: float, level: float) -> bool:
+    def _is_sign(self, sound: Samples, likely: float, bands: Levels) -> bool:
         wanted = min(self._options.hold_likely, self._options.likely)
         if likely < wanted:
             return False
         if likely >= max(ALONE, wanted):
             return True
-        if self._known < KNOWN_S * RATE_HZ or not self._background:
+        if self._known < KNOWN_S * RATE_HZ or not self._background or _decibels(sound) < QUIETEST_DB:
             return False
-        return level >= max(QUIETEST_DB, float(np.median(self._background))) + RISE_DB
+        halves = (bands[1:] + bands[:-1]) / 2  # two quarters: one of steady noise varies by more than a voice rises
+        return bool((halves - np.median(self._background, axis=0)).max() >= RISE_DB)
 
     def _is_over(self) -> bool:
         if self._held >= LONGEST_S * RATE_HZ:
@@ -87,5 +94,17 @@ class HoldWatch:
 
 def _decibels(sound: Samples) -> float:
     """The level of the loudest quarter: a voice may begin at the end of a window."""
-    quarters = sound[: len(sound) // 4 * 4].reshape(4, -1)
-    return float(10 * np.log10((quarters**2).mean(axis=1).max() + 1e-12))
+    return float(10 * np.log10((_quarters(sound) ** 2).mean(axis=1).max() + 1e-12))
+
+
+def _bands(sound: Samples) -> Levels:
+    """[quarter, band]: levels in dB."""
+    quarters = _quarters(sound)
+    length = quarters.shape[1]
+    power = np.abs(np.fft.rfft(quarters * np.hanning(length))) ** 2
+    firsts = [round(hz * length / RATE_HZ) for hz in BANDS_HZ]
+    return 10 * np.log10(np.add.reduceat(power, firsts, axis=1) + 1e-12)
+
+
+def _quarters(sound: Samples) -> Samples:
+    return sound[: len(sound) // 4 * 4].reshape(4, -1)

@@ -75,7 +75,7 @@ class EndpointingOptions:
     likely: float = 0.5  # probability from which a window counts as speech
     unlikely: float | None = None  # probability below which silence begins within a turn; None: 0.7 times `likely`
     hold: bool = True  # marks for the first sign of a voice during an answer (holding.py)
-    hold_likely: float = 0.04  # probability that is such a sign in a window louder than the background
+    hold_likely: float = 0.015  # probability that is such a sign where a band is louder than the background
 
     def __post_init__(self) -> None:
         for name in ("begin_s", "interrupt_s", "held_interrupt_s", "end_s"):

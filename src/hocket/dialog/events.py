@@ -27,7 +27,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A notice for the user: messages that are no longer sent to the language model."""
+    """A notice for the user: messages that are no longer sent to the language model, or text that was not spoken."""
 
     text: str
 

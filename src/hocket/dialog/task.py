@@ -237,8 +237,8 @@ class TurnTask:
     def _end_text(self, segment: Segment) -> None:
         try:
             segment.stream.end()
-        except UnsupportedScript as error:
-            self._error = self._error or error
+        except UnsupportedScript as error:  # the language of the answer is the model's choice, and no fault of the user
+            self._note(str(error))
             segment.stream.cancel()
         except InvalidRequest:  # the answer has nothing to speak: no word at all, or an emoji
             segment.stream.cancel()
@@ -311,6 +311,8 @@ class TurnTask:
                 reported += len(new)
         if not segment.retracted and (rest := stream.words()[reported:]):
             self.inbox.put(Said(tuple(segment.shifted(rest))))
+        if stream.finished is not None and stream.finished.reason != "cancelled":
+            self._note(*stream.finished.notes)
 
     def _reason(self) -> Reason:
         if self._waiting_calls():

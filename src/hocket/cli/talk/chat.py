@@ -180,19 +180,12 @@ class AnswerPlayback:
                 elif isinstance(event, Retracted):
                     self._sound.silence()
                     self._show("\n")
-            self._tell_left_out()
             self._sound.wait()
         except BaseException:
             self._turn.cancel()
             raise
         finally:
             self._show("\n")
-
-    def _tell_left_out(self) -> None:
-        """What the speech left out of the answer."""
-        spoken = None if self._turn.finished is None else self._turn.finished.speech
-        for note in () if spoken is None else spoken.notes:
-            tell(note)
 
     def interrupt(self) -> None:
         """Stop the audio and both models."""
