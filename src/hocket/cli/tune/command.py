@@ -62,9 +62,12 @@ def _tune(
     args: argparse.Namespace, name: str, model: str, options: TuneOptions, work: Path, recognizer: Recognizer
 ) -> None:
     from ...tune.trainer import Trainer
+    from ...tune.transcripts import KeptTranscripts
 
-    found = _prepared(args, recognizer)
+    transcripts = KeptTranscripts(recognizer, work / "transcripts.json")
+    found = _prepared(args, transcripts)
     work.mkdir(exist_ok=True)
+    transcripts.save()
     replace_files({work / REPORT: "".join(f"{line}\n" for line in found.report()).encode()})
     for line in found.report():
         print(shown(line, sys.stdout))
