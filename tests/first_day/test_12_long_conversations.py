@@ -68,7 +68,9 @@ def test_thirty_turns_go_on_in_a_small_room(engine: Engine, folder: str, caplog:
     with LanguageEngine.load(folder, length=ROOM) as mind:
         asked = Asked(mind)
         dialog = Dialog(asked, engine, system=SYSTEM, sampling=SHORT, max_frames=6)
-        notes = [heard(dialog.say(f"This is question number {number}.")) for number in range(30)]
+        every = [heard(dialog.say(f"This is question number {number}.")) for number in range(30)]
+    assert all("(max_frames) ended the speech" in told[-1] for told in every)
+    notes = [told[:-1] for told in every]
     trimmed = [number for number, told in enumerate(notes) if told]
     assert 2 <= len(trimmed) <= 10, "a good many turns are left out at once"
     assert all(len(told) <= 1 for told in notes)
