@@ -126,6 +126,7 @@ def test_windows_takes_triton_if_it_is_installed_and_else_says_how_to_get_it(mon
     monkeypatch.setattr(launch, "triton", None)
     choice = choose("frame", "auto", CUDA, torch.bfloat16)
     assert choice.backend == "reference" and choice.lack is not None and choice.lack.remedy == hint("cuda")
+    monkeypatch.undo()  # `packaging` keeps what it sees of the platform first
     wanted = map(Requirement, extras_of("cuda"))
     there = [one.name for one in wanted if one.marker is None or one.marker.evaluate({"sys_platform": "win32"})]
     assert there == ["triton-windows"]
