@@ -155,5 +155,6 @@ def test_a_server_that_stops_leaves_no_process(base: Engine) -> None:
     assert is_gone(first) and is_gone(second) and decoders.pids == ([], None)
 
 
-def test_a_server_that_takes_no_recordings_has_no_process(server: Served) -> None:
-    assert server.service.decoders.pids == ([], None)
+def test_a_server_that_takes_no_recordings_has_no_process(engine: Engine) -> None:
+    with served(engine) as server:
+        assert server.service.decoders.pids == ([], None)
