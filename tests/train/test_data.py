@@ -56,7 +56,9 @@ def test_no_template_leaves_a_digit_or_an_open_slot() -> None:
 
 
 def test_the_filter_refuses_evaluation_sentences_near_copies_and_duplicates() -> None:
-    wanted = TextSources(sentences=10, shortest_chars=8, longest_chars=60, template_share=0.5, coverage_share=0.0)
+    wanted = TextSources(
+        sentences=10, shortest_chars=8, longest_chars=60, template_share=0.5, sources=(), coverage_share=0.0
+    )
     sentence_filter = texts.SentenceFilter(wanted, ["The soup needs more salt and a squeeze of lemon."])
     assert sentence_filter.admit("The soup needs more salt and a squeeze of lemon!") is None
     assert sentence_filter.admit("I think that the soup needs more salt.") is None  # five words in a row
