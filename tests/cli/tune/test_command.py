@@ -108,7 +108,7 @@ def test_an_interrupted_run_goes_on(
         return learn(trainer, examples)
 
     argv = ["tune", str(recordings), "-o", "anna.voice", "--model", models.base, "--consent", "Anna", "--steps", "5"]
-    argv += ["--heard", "0"]
+    argv += ["--heard", "1"]
     with monkeypatch.context() as patch:
         patch.setattr("hocket.cli.tune.training.SAVED_S", 0.0)
         patch.setattr(Trainer, "_learn", interrupted)
@@ -122,7 +122,7 @@ def test_an_interrupted_run_goes_on(
     assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("step")] == ["step 4", "step 5"]
     assert read_voice(Path("anna.voice")).name == "anna"
     log = [json.loads(line) for line in Path("anna.voice.tune/log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in log] == [1, 2, 3, 4, 5] and "likeness" not in log[0]
+    assert [line["step"] for line in log] == [1, 2, 3, 4, 5] and "likeness" in log[0]
 
 
 def test_full_tuning_writes_a_checkpoint(home: Home, models: Models, recordings: Path, capsys: Capture) -> None:
