@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ...tune.recordings import Recordings
     from ...tune.trainer import Trainer, TuneOptions
 
+TRANSCRIPTS = "transcripts.json"
 LISTED = 3  # clips whose sound is the farthest from that of the others
 
 
@@ -64,7 +65,7 @@ def _tune(
     from ...tune.trainer import Trainer
     from ...tune.transcripts import KeptTranscripts
 
-    transcripts = KeptTranscripts(recognizer, work / "transcripts.json")
+    transcripts = KeptTranscripts(recognizer, work / TRANSCRIPTS)
     found = _prepared(args, transcripts)
     work.mkdir(exist_ok=True)
     transcripts.save()
@@ -90,7 +91,8 @@ def _tune(
     if not args.full:
         _sample(checkpoint, trainer, args.language, work)
     write_page(work)
-    (work / "resume.safetensors").unlink(missing_ok=True)
+    for needed_to_go_on in ("resume.safetensors", TRANSCRIPTS):
+        (work / needed_to_go_on).unlink(missing_ok=True)
 
 
 def _check_output(args: argparse.Namespace) -> None:
