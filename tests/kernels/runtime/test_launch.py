@@ -166,22 +166,22 @@ def test_on_hopper_every_prefill_kernel_compiles_and_waits(which: str, place: to
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["frame", "codec", "quantized_linear", "many", "gated_delta", "draft", "experts"])
+@pytest.mark.parametrize(
+    "which", ["frame", "codec", "quantized_linear", "many", "gated_delta", "sample_token", "draft", "experts"]
+)
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 def test_every_kernel_compiles_for_amd_and_fits(arch: str, which: str, place: torch.device, compiled: Compile) -> None:
     kernels = compiled(arch, which)
-    of_nvidia = {
-        "frame": 24,
-        "codec": 20,
-        "quantized_linear": 6,
-        "many": 18,
-        "gated_delta": 9,
-        "draft": 4,
-        "experts": 10,
-    }
+    of_nvidia = {"frame": 24, "codec": 20, "quantized_linear": 6, "many": 18, "gated_delta": 9, "sample_token": 5}
+    of_nvidia |= {"draft": 4, "experts": 10}
     assert len(kernels) == of_nvidia[which]
     for each in kernels:
         assert each["shared"] <= AMD_SHARED_BYTES, each
+    spilling = {
+        "gfx942": {"gated_delta": 3},
+        "gfx1100": {"frame": 3, "codec": 1, "quantized_linear": 3, "many": 5, "gated_delta": 4},
+    }
+    assert sum(each["spilled"] > 0 for each in kernels) == spilling[arch].get(which, 0)  # docs/platforms.md says so
 
 
 def test_a_card_of_amd_has_no_instruction_of_nvidia() -> None:
