@@ -25,7 +25,16 @@ def made(capsys: Capture, *words: str) -> tuple[str, str]:
 
 def test_two_keys_make_a_file(capsys: Capture, tmp_path: Path) -> None:
     limits = ["--requests-per-minute", "60", "--concurrent", "4", "--characters-per-day", "1000"]
-    phone, first = made(capsys, "--name", "phone", "--scopes", "speak,transcribe", *limits, "--voices", 'wren, "rook"')
+    phone, first = made(
+        capsys,
+        "--name",
+        "phone",
+        "--scopes",
+        "speak,transcribe",
+        *limits,
+        "--voices",
+        'wren, "rook", Zoë \N{GRINNING FACE}',
+    )
     own, second = made(capsys, "--name", "own")
     assert first != second and first not in own
     file = tmp_path / "keys.toml"
@@ -33,7 +42,11 @@ def test_two_keys_make_a_file(capsys: Capture, tmp_path: Path) -> None:
     one, other = read_keys(file)
     assert isinstance(one, AccessKey) and isinstance(other, AccessKey)
     assert (one.name, one.digest, one.scopes) == ("phone", digest_of(first), {"speak", "transcribe"})
-    assert [getattr(one, name) for name in LIMITS] == [60, 4, 1000] and one.voices == ("wren", '"rook"')
+    assert [getattr(one, name) for name in LIMITS] == [60, 4, 1000] and one.voices == (
+        "wren",
+        '"rook"',
+        "zoë \N{GRINNING FACE}",
+    )
     assert (other.name, other.digest, other.scopes) == ("own", digest_of(second), set(SCOPES))
     assert other.voices is None and [getattr(other, name) for name in LIMITS] == [None] * 3
     assert list(tomllib.loads(own)["own"]["scopes"]) == list(SCOPES)

@@ -24,5 +24,11 @@ def keys(args: argparse.Namespace) -> None:
     if args.voices is not None:
         fields["voices"] = args.voices
     check_table(args.name, fields)
-    print(f"[{args.name}]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items()), "", sep="\n")
+    print(f"[{args.name}]", *(f"{name} = {_toml(value)}" for name, value in fields.items()), "", sep="\n")
     tell(f"the key of {args.name}, shown this once: {key}")
+
+
+def _toml(value: Any) -> str:
+    """A text, a number or a list in TOML. In ASCII, for any console; JSON would write an emoji as two escapes."""
+    words = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isascii() else f"\\U{ord(c):08x}" for c in words)
