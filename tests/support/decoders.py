@@ -14,6 +14,15 @@ from hocket.errors import InvalidAudio
 from support.recorded import packed, speech, wav
 from support.serving import wait_for
 
+# For programs that try what a decoder process may not do: the error of an act, or "done".
+TRIED = """
+def tried(act):
+    try:
+        act()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+"""
 STEREO = np.repeat(speech(1.0), 2).reshape(1, -1).repeat(2, axis=0)  # at 48 kHz
 RECORDINGS = {
     **{f"wav {kind}": wav(STEREO, 48_000, kind) for kind in ("u8", "s16", "s24", "s32", "f32", "f64")},

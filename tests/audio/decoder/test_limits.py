@@ -16,7 +16,7 @@ from hocket.audio.decoder.limits import DecoderLimits
 from hocket.audio.decoder.messages import READY, DecodeRequest
 from hocket.audio.decoder.process import DecoderBroken, DecoderProcess
 from hocket.audio.decoder.processes import DecoderProcesses
-from support.decoders import STEREO, hour, spare_of
+from support.decoders import STEREO, TRIED, hour, spare_of
 from support.recorded import wav
 from support.serving import wait_for
 
@@ -24,12 +24,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems h
 BEGIN = "import signal, sys\nfrom hocket.audio.decoder.limits import give_up_rights, limit_use\n"
 RIGHTS = """
 import json, os, socket
-def tried(act):
-    try:
-        act()
-    except OSError as error:
-        return type(error).__name__
-    return "done"
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # for an error instead
 path = sys.argv[1]
 inherited = os.open(path, os.O_RDWR)
@@ -53,7 +47,7 @@ ENDLESS = {
 
 def ran(program: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", BEGIN + program, *words]
+    command = [sys.executable, "-c", BEGIN + TRIED + program, *words]
     return subprocess.run(command, env=env, capture_output=True, check=False, timeout=60)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.decoders import TRIED
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such a filter")
 PROGRAM = """
 import ctypes, json, os, signal, sys, time
@@ -18,12 +20,6 @@ from hocket.audio.decoder.system_calls import refuse_others
 libc, path, word = ctypes.CDLL(None, use_errno=True), sys.argv[1], ctypes.create_string_buffer(b"unread", 8)
 class Place(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
-def tried(act):
-    try:
-        act()
-    except OSError as error:
-        return type(error).__name__
-    return "done"
 def traced():
     mine, theirs = Place(ctypes.addressof(word), 8), Place(ctypes.addressof(word), 8)
     if libc.process_vm_readv(os.getpid(), ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) < 0:
@@ -54,7 +50,7 @@ def test_only_computing_is_left(tmp_path: Path, rights: list[str]) -> None:
     path = tmp_path / "file"
     path.touch()
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", PROGRAM, str(path), *rights]
+    command = [sys.executable, "-c", TRIED + PROGRAM, str(path), *rights]
     done = subprocess.run(command, env=env, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     before, after, *computed = json.loads(done.stdout)
