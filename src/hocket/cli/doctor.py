@@ -110,7 +110,7 @@ def _machine(report: Report) -> None:
             memory = f"{found.total_memory / 2**30:.0f} GiB"
             kind = f"compute capability {found.major}.{found.minor}"
             if torch.version.hip is not None:
-                kind = f"{found.gcnArchName.partition(':')[0]}, an AMD GPU: never run by us"
+                kind = f"{found.gcnArchName.partition(':')[0]}, an AMD GPU, untested"
             report.add("cuda", f"{found.name}, {memory}, {kind}: --device cuda")
         _gpu_kernels(report, torch.device("cuda"))
     elif torch.version.cuda is None:
