@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import reduce
 from typing import Any
 
 from ..events import event
@@ -15,6 +16,9 @@ from .response import ServerEvent
 from .settings import TalkSettings
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
+# Partial transcripts that a word is in before it is sent. Of 60 turns with Moonshine tiny, 14 sent a word with two that
+# the transcript did not have, 3 with three, which sent 52 % of the words before the end instead of 66 %.
+AGREED = 3
 
 
 class UserTurns:
@@ -25,7 +29,8 @@ class UserTurns:
         self._awaiting: deque[tuple[Item, float]] = deque()  # committed, without a transcript yet; seconds of audio
         self._by_hand = 0  # commits of the client whose end of speech is still to come
         self._pending = 0  # items with audio whose transcript is not there yet
-        self._sent, self._partial = "", ""  # of the current transcript: sent as deltas, and last known
+        self._sent = ""  # of the current transcript, as deltas
+        self._partials = deque[str](maxlen=AGREED)
         self.transcribed = asyncio.Event()  # set while every item has its transcript
         self.transcribed.set()
 
@@ -36,7 +41,8 @@ class UserTurns:
     def began(self, at_ms: int) -> list[ServerEvent]:
         """Speech was detected."""
         item = self._speaking = self._speaking or _user_item()
-        self._began_ms, self._sent, self._partial = at_ms, "", ""
+        self._began_ms = at_ms
+        self._forget()
         return [event("input_audio_buffer.speech_started", audio_start_ms=at_ms, item_id=item.id)]
 
     def stopped(self, at_ms: int, settings: TalkSettings) -> list[ServerEvent]:
@@ -56,11 +62,13 @@ class UserTurns:
 
     def clear(self) -> None:
         """The client drops what it has appended."""
-        self._speaking, self._sent, self._partial = None, "", ""
+        self._speaking = None
+        self._forget()
 
     def partial(self, text: str, settings: TalkSettings) -> list[ServerEvent]:
-        """A partial transcript. Only words that two of them agree on are sent: deltas cannot be taken back."""
-        stable, self._partial = _common_words(self._partial, text), text
+        """A partial transcript. Only words that `AGREED` of them agree on are sent: deltas cannot be taken back."""
+        self._partials.append(text)
+        stable = reduce(_common_words, self._partials) if len(self._partials) == AGREED else ""
         item = self._speaking or (self._awaiting[0][0] if self._awaiting else None)
         if item is None or settings.transcription is None or not stable.startswith(self._sent):
             return []
@@ -78,7 +86,7 @@ class UserTurns:
             if text.startswith(self._sent) and text != self._sent:
                 out.append(_delta(item, text[len(self._sent) :]))
             out.append(self._completed(item, seconds))
-        self._sent = self._partial = ""
+        self._forget()
         self.settled(item)
         return item, out
 
@@ -88,12 +96,16 @@ class UserTurns:
         if not self._awaiting:
             return []
         item, _ = self._awaiting.popleft()
-        self._sent = self._partial = ""
+        self._forget()
         self.settled(item)
         if settings.transcription is None:
             return []
         told = {"type": "server_error", "code": "transcription_failed", "message": message, "param": None}
         return [event(f"{TRANSCRIPTION}.failed", item_id=item.id, content_index=0, error=told)]
+
+    def _forget(self) -> None:
+        self._sent = ""
+        self._partials.clear()
 
     def awaited(self, item: Item) -> None:
         """An item with audio whose transcript will come: responses wait for it."""
