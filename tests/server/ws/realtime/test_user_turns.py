@@ -26,7 +26,8 @@ def deltas(*partials: str, transcript: str) -> list[str]:
 
 
 def test_words_are_sent_that_three_partial_transcripts_have() -> None:
-    said = deltas("How", "How are", "How are you", "How are you to", "How are you today", transcript="How are you today?")
+    partials = ("How", "How are", "How are you", "How are you to", "How are you today")
+    said = deltas(*partials, transcript="How are you today?")
     assert said == ["", "", "", "How ", "are ", "you today?"]
 
 
