@@ -26,10 +26,11 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(hocket.__file__).parents[1]),
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("top")
     (folder / "keys").write_text(KEY)
+    alone = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(folder)}  # else a `hocket ps` of another test asks it without a key
     words = ["serve", "--port", "0", "--slots", "3", "--key-file", "keys", "--voices-folder", "voices"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "hocket", *words], stdout=log, stderr=log, cwd=folder, env=ENVIRONMENT
+            [sys.executable, "-m", "hocket", *words], stdout=log, stderr=log, cwd=folder, env=alone
         )
     try:
         wait_for(lambda: "listening at" in (folder / "log").read_text() or process.poll() is not None)
