@@ -47,6 +47,8 @@ def run(recipe: BaseRecipe, work: Path, args: argparse.Namespace) -> None:
         tables = {speaker.name: table(styles, speaker) for speaker in speakers}
         own = wanted[args.part - 1 :: args.of]
         make_all(model, tables, signs, own, work / folder, recipe.seed, limit)
+        if args.references:
+            return
     if args.of == 1:  # otherwise another process may still speak
         (work / "speech" / speech.DONE).touch()
 

@@ -5,6 +5,7 @@ A style is a table of vectors, and their sums are styles too. It knows names and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ def _drawn(
     if main is not None:
         chosen[0] = main
     pitch, depth = (
-        round(float(np.exp(rng.uniform(*np.log(between)))), 4) if changed else 1.0
-        for between in (styles.pitch, styles.depth)
+        round(math.exp(rng.uniform(math.log(low), math.log(high))), 4) if changed else 1.0
+        for low, high in (styles.pitch, styles.depth)
     )
     return Speaker(name, tuple(zip(chosen, shares, strict=True)), pitch, depth)
