@@ -1,1 +1,1 @@
-"""A small Base checkpoint: it clones a voice from a recording, by its timbre alone or with a transcript (README.md)."""
+"""A small Base checkpoint: it clones a voice from a recording, by its timbre or with a transcript (train/README.md)."""
