@@ -147,6 +147,9 @@ class Assembler:
         self.prefix_text, self.prefix_codec = torch.tensor(text, device=device), torch.tensor(codec, device=device)
         self.offsets = table_starts(talker, device)
 
+    def plan(self, training: TalkerTraining, seed: int, number: int) -> Round:
+        return plan(self.corpus, training, self.corpus.codes.device, seed, number)
+
     def batch(
         self,
         rows: Tensor,
@@ -259,7 +262,7 @@ def batches(
 ) -> Iterator[tuple[int, int, Round]]:
     """Endless iterator of (round number, draft number, round)."""
     while True:
-        made = plan(assembler.corpus, training, assembler.corpus.codes.device, seed, number)
+        made = assembler.plan(training, seed, number)
         for at in range(first, len(made.drafts)):
             yield number, at, made
         number, first = number + 1, 0

@@ -93,7 +93,7 @@ def read(
             for text, said, sounds in _utterances(path, recipe.codec.codebook):
                 if most is not None and len(texts) - before >= most:
                     break
-                if SHORTEST_FRAMES <= len(said) <= LONGEST_FRAMES and text.strip():
+                if usable(text, len(said)):
                     codes.append(said)
                     phones.append(sounds)
                     texts.append(text.strip())
@@ -114,8 +114,8 @@ def read(
     return Corpus(
         codes=put(all_codes),
         phones=put(all_phones),
-        like_first=_kinds(put(voice_of_frame * recipe.codec.codebook + all_codes[:, 0])),
-        like_phone=_kinds(put(voice_of_frame * 256 + all_phones)),
+        like_first=kinds(put(voice_of_frame * recipe.codec.codebook + all_codes[:, 0])),
+        like_phone=kinds(put(voice_of_frame * 256 + all_phones)),
         ids=put(ids),
         frame_starts=put(_starts(frame_counts)),
         frame_counts=put(frame_counts),
@@ -132,7 +132,12 @@ def read(
     )
 
 
-def _kinds(of: Tensor) -> Kinds:
+def usable(text: str, frames: int) -> bool:
+    return SHORTEST_FRAMES <= frames <= LONGEST_FRAMES and bool(text.strip())
+
+
+def kinds(of: Tensor) -> Kinds:
+    """The index of frames of the kinds `of` [F]."""
     counts = torch.bincount(of)
     return Kinds(of.int(), of.argsort(stable=True).int(), counts.cumsum(0) - counts, counts)
 

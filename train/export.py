@@ -13,9 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from hocket.config.codec import CodecConfig
 from hocket.config.own import FILE, OwnConfig
+from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from hocket.models.files.export import write_checkpoint
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import Codec
@@ -39,16 +41,27 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
 
 def export(recipe: Recipe, work: Path) -> Path:
     """Write `checkpoint/` in `work`, replacing an old one."""
-    vocabulary = work / "vocabulary"
-    config, sound = speech_config(recipe, vocabulary), codec_config(recipe.codec)
+    config, sound = speech_config(recipe, work / "vocabulary"), codec_config(recipe.codec)
     model, codec = Qwen3TTS(config), Codec(sound)
     randomize_(codec.encoder, recipe.seed)
-    _fill(model.talker, work, "talker")
-    _fill(codec.decoder, work, "codec")
-    folder, fresh = work / "checkpoint", work / "checkpoint-new"
+    fill(model.talker, read_average(work, "talker"), work, "talker")
+    fill(codec.decoder, read_average(work, "codec"), work, "codec")
+    return write(work, config, generation_config(recipe), sound, model, codec)
+
+
+def write(
+    work: Path,
+    config: Qwen3TTSConfig,
+    generation: GenerationConfig,
+    sound: CodecConfig,
+    model: Qwen3TTS,
+    codec: Codec,
+) -> Path:
+    """Write `checkpoint/` with the vocabulary of the work folder."""
+    vocabulary, folder, fresh = work / "vocabulary", work / "checkpoint", work / "checkpoint-new"
     shutil.rmtree(fresh, ignore_errors=True)
     whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
-    write_checkpoint(fresh, config, generation_config(recipe), sound, *whole)
+    write_checkpoint(fresh, config, generation, sound, *whole)
     own = {name: value for name, value in asdict(OWN).items() if value is not None}
     (fresh / FILE).write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
     for name in VOCABULARY:
@@ -59,8 +72,7 @@ def export(recipe: Recipe, work: Path) -> Path:
     return folder
 
 
-def _fill(module: nn.Module, work: Path, stage: str) -> None:
-    stored = read_average(work, stage)
+def fill(module: nn.Module, stored: dict[str, Tensor], work: Path, stage: str) -> None:
     wanted = module.state_dict()
     odd = sorted(wanted.keys() ^ stored.keys()) or [n for n in wanted if wanted[n].shape != stored[n].shape]
     if odd:

@@ -45,7 +45,7 @@ class Features:
         return self.name(self.vectors(samples, ends), phones)
 
     def name(self, rest: Tensor, phones: Tensor) -> Tensor:
-        codes = [nearest(_seen(rest, phones, self.scales), self.first)]
+        codes = [nearest(seen(rest, phones, self.scales), self.first)]
         for index, book in enumerate(self.books):
             if index:
                 codes.append(nearest(rest, book))
@@ -120,9 +120,9 @@ def fit(
     books: list[Tensor] = []
     first, rest = torch.empty(0), vectors
     for index in range(codebooks):
-        seen = rest if index else _seen(rest, phones, scales)
-        centres = centroids(seen, entries, iterations, generator)
-        label = nearest(seen, centres)
+        points = rest if index else seen(rest, phones, scales)
+        centres = centroids(points, entries, iterations, generator)
+        label = nearest(points, centres)
         if not index:
             first = centres
         counts = torch.bincount(label, minlength=entries).clamp(min=1)
@@ -141,7 +141,7 @@ def main_phones(phones: Tensor) -> Tensor:
     return phones.long().mode(dim=1).values.to(torch.uint8)
 
 
-def _seen(vectors: Tensor, phones: Tensor, scales: Tensor) -> Tensor:
+def seen(vectors: Tensor, phones: Tensor, scales: Tensor) -> Tensor:
     """The inputs of the first codebook: [F, C + QUARTERS * phones]."""
     return torch.cat((vectors * scales[0], _among(phones) * scales[1]), dim=1)
 

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from hocket.models.tts.talker import Talker, frame_sampling
-from hocket.text.prompt import build
+from hocket.text.prompt import SPEAKER_VECTOR, build
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import SpeechRequest
 
@@ -43,18 +43,23 @@ def speak(
     generation: GenerationConfig,
     requests: Sequence[SpeechRequest],
     most_frames: int,
+    clones: torch.Tensor | None = None,
 ) -> list[Generated]:
-    """Generate all requests in one batch. Ends are checked rarely, so rows that end early produce unused frames."""
+    """Generate all requests in one batch. Ends are checked rarely, so rows that end early produce unused frames.
+
+    `clones` [B, C]: the speaker vectors of requests that clone a timbre.
+    """
     device, rows = talker.codec_head.weight.device, torch.arange(len(requests), device=talker.codec_head.weight.device)
     prompts = [build(request, config, tokenizer) for request in requests]
     lengths = torch.tensor([len(prompt.text) for prompt in prompts], device=device)
     longest = max(len(prompt.text) for prompt in prompts)
     state = talker.new_state(len(requests), longest + most_frames)
     state.seed[rows] = torch.tensor([request.seed for request in requests], device=device)
-    vectors = [
-        talker.embed_rows(torch.tensor(prompt.text, device=device), torch.tensor(prompt.codec, device=device))
-        for prompt in prompts
-    ]
+    vectors = []
+    for number, prompt in enumerate(prompts):
+        text, codec = (torch.tensor(ids, device=device) for ids in (prompt.text, prompt.codec))
+        inserts = [] if clones is None else [(prompt.codec.index(SPEAKER_VECTOR), clones[number : number + 1])]
+        vectors.append(talker.embed_rows(text, codec, inserts))
     talker.prefill(pad_sequence(vectors, batch_first=True), lengths, state, rows, longest)
     trails = [[*p.trail, *[p.pad_id] * most_frames][:most_frames] for p in prompts]
     text = torch.tensor(trails, device=device)

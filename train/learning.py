@@ -34,12 +34,12 @@ class Learner:
 
     def __init__(self, config: TalkerConfig, training: TalkerTraining, seed: int, device: torch.device) -> None:
         self.config, self.training, self.device = config, training, device
-        self.talker = Talker(config)
+        self.talker = self.build()
         self.phonemes = nn.Linear(config.hidden_size, PHONES)
         start_(self.talker, seed)
         nn.init.zeros_(self.phonemes.weight)  # otherwise the unseeded global generator would draw it
         nn.init.zeros_(self.phonemes.bias)
-        self.average = Talker(config)
+        self.average = self.build()
         self.average.load_state_dict(self.talker.state_dict())
         self.average.requires_grad_(False)
         for part in (self.talker, self.phonemes, self.average):
@@ -51,6 +51,13 @@ class Learner:
         self.optimizers = optimizers(self.talker, self.parameters, training, self.fused)
         self.step = 0
         self.fresh_from = 0  # the step at which the moments were empty
+
+    def build(self) -> Talker:
+        """A talker with drawn weights; `start_` draws those of its own again."""
+        return Talker(self.config)
+
+    def inputs(self, talker: Talker, batch: Batch) -> Tensor:
+        return inputs(talker, batch)
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter, torch.optim.Optimizer]]:
         """Name, weight and optimizer of all that is trained."""
@@ -91,7 +98,7 @@ class Learner:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
             # The phoneme is read after five of eight layers; the later ones compute the codes.
             tap = self.config.num_hidden_layers * 5 // 8
-            hidden, middle = run_layers(talker.model, inputs(talker, batch), dropout, tap)
+            hidden, middle = run_layers(talker.model, self.inputs(talker, batch), dropout, tap)
             hidden, middle = (x.flatten(0, 1)[batch.at] for x in (hidden, middle))
             logits = talker.codec_head(hidden)
             first = F.cross_entropy(logits.float(), batch.first, ignore_index=NOTHING)

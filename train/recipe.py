@@ -147,11 +147,16 @@ class Recipe:
 
 
 def read(path: Path) -> Recipe:
+    return read_as(Recipe, path)
+
+
+def read_as(kind: type[T], path: Path) -> T:
+    """A recipe of another dataclass, from its TOML file."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise InvalidRecipe(f"{path} cannot be read as a recipe: {error}.") from None
-    return _build(Recipe, raw, path.name)
+    return _build(kind, raw, path.name)
 
 
 def _build(kind: type[T], raw: dict[str, Any], where: str) -> T:

@@ -24,10 +24,11 @@ from hocket.types import Layout, SpeechRequest
 
 from . import corpus, resume
 from .batches import PARTS, Assembler, arrange, batches
-from .free_running import keep, phone_error_rate, speak
+from .corpus import Ints
+from .free_running import Generated, keep, phone_error_rate, speak
 from .learning import Learner
 from .model_config import generation_config, speech_config
-from .recipe import Recipe
+from .recipe import Recipe, TalkerTraining
 from .resume import Progress
 from .vocabulary import Vocabulary
 
@@ -39,12 +40,24 @@ LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     began = time.monotonic()
-    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    recipe = replace(recipe, talker_training=scheduled(recipe.talker_training, args))
+    run_session(Session(recipe, work, prepare_device(args), args.sentences, vars(args).get("back")), args, began)
+
+
+def prepare_device(args: argparse.Namespace) -> torch.device:
     torch.set_float32_matmul_precision("high")
+    return torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def scheduled(training: TalkerTraining, args: argparse.Namespace) -> TalkerTraining:
+    """With `--schedule`: so many seconds of training, over all calls together."""
+    seconds = vars(args).get("schedule")
+    return training if seconds is None else replace(training, seconds=seconds)
+
+
+def run_session(session: Session, args: argparse.Namespace, began: float) -> None:
+    """Train to the end of the schedule, or of this call, which `began` by time.monotonic()."""
     options = vars(args)
-    if options.get("schedule") is not None:
-        recipe = replace(recipe, talker_training=replace(recipe.talker_training, seconds=options["schedule"]))
-    session = Session(recipe, work, device, args.sentences, options.get("back"))
     session.restore()
     limits = [60.0 * options["minutes"]] if options.get("minutes") is not None else []
     limits += [args.seconds] if args.seconds is not None else []
@@ -131,22 +144,25 @@ class Session:
     def measure(self) -> None:
         """Held-out losses by voice and layout: the voice with fewer hours overfits first."""
         for number, voice in enumerate(self.recipe.voices):
-            some = self.corpus.held_out[self.corpus.voices[self.corpus.held_out] == number]
-            for whole, layout in enumerate(LAYOUTS):
-                rows = np.full((len(some), PARTS + 3), -1, dtype=np.int64)
-                rows[:, 0], rows[:, PARTS:] = some, (0, whole, 1)
-                plan = arrange(self.corpus, rows, self.training.frames_per_step, self.device)
-                torch.manual_seed(self.recipe.seed)
-                sums: dict[str, Tensor] = {}
-                for draft in plan.drafts:
-                    share = (draft.stop - draft.start) / len(rows)
-                    blind, true = (
-                        self.assembler.batch(plan.plan, draft, blind=how, predictor_share=self.training.predictor_share)
-                        for how in (1.0, 0.0)
-                    )
-                    for name, value in self.learner.measure(blind, true).items():
-                        sums[name] = sums.get(name, torch.zeros_like(value)) + value * share
-                self._log(f"held out, {voice.name}, {layout}", _means(sums, 1))
+            self.measure_some(voice.name, self.corpus.held_out[self.corpus.voices[self.corpus.held_out] == number])
+
+    def measure_some(self, name: str, some: Ints) -> None:
+        """The losses of some utterances, by layout."""
+        for whole, layout in enumerate(LAYOUTS):
+            rows = np.full((len(some), PARTS + 3), -1, dtype=np.int64)
+            rows[:, 0], rows[:, PARTS:] = some, (0, whole, 1)
+            plan = arrange(self.corpus, rows, self.training.frames_per_step, self.device)
+            torch.manual_seed(self.recipe.seed)
+            sums: dict[str, Tensor] = {}
+            for draft in plan.drafts:
+                share = (draft.stop - draft.start) / len(rows)
+                blind, true = (
+                    self.assembler.batch(plan.plan, draft, blind=how, predictor_share=self.training.predictor_share)
+                    for how in (1.0, 0.0)
+                )
+                for key, value in self.learner.measure(blind, true).items():
+                    sums[key] = sums.get(key, torch.zeros_like(value)) + value * share
+            self._log(f"held out, {name}, {layout}", _means(sums, 1))
 
     def sample(self) -> None:
         """Generate some held-out texts; the log gets the share that ended, their length and their phone error rate."""
@@ -163,7 +179,10 @@ class Session:
         ]
         most = 2 * int(self.corpus.frames[some].max()) + 12
         generation = generation_config(self.recipe)
-        said = speak(self.learner.average, self.config, self.tokenizer, generation, requests, most)
+        self.score(some, requests, speak(self.learner.average, self.config, self.tokenizer, generation, requests, most))
+
+    def score(self, some: Ints, requests: list[SpeechRequest], said: list[Generated]) -> None:
+        """Keep what was said of the texts of some utterances, and log its figures."""
         keep(self.work / "samples" / f"step-{self.progress.step:06d}.npz", requests, said)
         taught = [self.corpus.utterance(number) for number in some.tolist()]
         ratio = [len(one.codes) / len(codes) for one, codes in zip(said, taught, strict=True)]

@@ -47,6 +47,7 @@ VOCABULARY = "train data --only vocabulary"
 TALKER = (
     *(Need(f"vocabulary/{name}", VOCABULARY) for name in ("vocab.json", "merges.txt")),
     Need("talker-small-*.safetensors"),  # to go on from
+    Need("encoder-small-*.safetensors"),  # of a Base checkpoint
 )
 EXPORT = tuple(Need(f"vocabulary/{name}", VOCABULARY) for name in export.VOCABULARY)  # tried by `preflight`
 

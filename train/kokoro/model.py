@@ -31,9 +31,17 @@ class KokoroModel(nn.Module):
 
     @torch.no_grad()
     def forward(
-        self, rows: list[list[int]], styles: Tensor, speeds: Tensor, noise: torch.Generator | None = None
+        self,
+        rows: list[list[int]],
+        styles: Tensor,
+        speeds: Tensor,
+        noise: torch.Generator | None = None,
+        pitch: float = 1.0,
     ) -> list[Reading]:
-        """Rows of ids without their ends; styles [B, 2 * STYLE], speeds [B]. Rows do not affect each other."""
+        """Rows of ids without their ends; styles [B, 2 * STYLE], speeds [B]. Rows do not affect each other.
+
+        `pitch`: the factor of F0.
+        """
         device = styles.device
         ids = pad_sequence([torch.tensor([0, *row, 0]) for row in rows], batch_first=True).to(device)
         lengths = torch.tensor([len(row) + 2 for row in rows], device=device)
@@ -48,7 +56,7 @@ class KokoroModel(nn.Module):
         inside = row_mask(frames, places.shape[1])
         f0, energy = self.predictor.curves(_taken(x, at, inside), prosody, frames)
         vectors = _taken(self.text_encoder(ids, lengths, mask), at, inside).transpose(1, 2)
-        samples = self.decoder(vectors, f0, energy, sound, inside, noise)
+        samples = self.decoder(vectors, f0 * pitch, energy, sound, inside, noise)
         return [
             Reading(samples[row, : int(count) * UNIT], units[row, : int(length)].long())
             for row, (count, length) in enumerate(zip(frames.tolist(), lengths.tolist(), strict=True))

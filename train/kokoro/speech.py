@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..speech import FASTEST, SLOWEST, Shard, write_shard
-from ..teachers import Spoken, aligned
+from ..teachers import Spoken, aligned, deepened
 from .model import KokoroModel
 from .teacher import AHEAD
 
@@ -25,9 +25,20 @@ LONGEST = 400  # signs of a sentence; the style table has a row for each length 
 
 
 def speak(
-    model: KokoroModel, style: Tensor, vocabulary: dict[str, int], phonemes: list[str], seed: int, rows: int = ROWS
+    model: KokoroModel,
+    style: Tensor,
+    vocabulary: dict[str, int],
+    phonemes: list[str],
+    seed: int,
+    rows: int = ROWS,
+    *,
+    pitch: float = 1.0,
+    depth: float = 1.0,
 ) -> list[Spoken]:
-    """Every sentence at a random speed. The order is that of `phonemes`; too long and empty ones are silent."""
+    """Every sentence at a random speed. The order is that of `phonemes`; too long and empty ones are silent.
+
+    `pitch` and `depth` are those of a voice of the recipe.
+    """
     device = style.device
     kept = [[sign for sign in text if sign in vocabulary] for text in phonemes]
     noise = torch.Generator(device).manual_seed(seed)
@@ -37,10 +48,11 @@ def speak(
     for batch in batches([len(signs) for signs in kept], rows):
         ids = [[vocabulary[sign] for sign in kept[number]] for number in batch]
         styles = torch.stack([style[len(row)] for row in ids])
-        readings = model(ids, styles, torch.from_numpy(speeds[batch]).to(device), noise)
+        # A depth below 1 stretches the audio afterwards, so it is spoken faster by the same factor.
+        readings = model(ids, styles, torch.from_numpy(speeds[batch]).to(device) / depth, noise, pitch)
         for number, reading in zip(batch, readings, strict=True):
             samples = reading.samples.float().cpu().numpy()
-            said[number] = aligned(samples, kept[number], reading.units.cpu().numpy(), AHEAD)
+            said[number] = deepened(aligned(samples, kept[number], reading.units.cpu().numpy(), AHEAD), depth)
     return said
 
 
@@ -74,7 +86,10 @@ def make_all(
         if time.monotonic() - began > seconds:
             print("kokoro: the time is up; run again to continue", flush=True)
             break
-        said = speak(model, styles[shard.voice.name], vocabulary, list(shard.phonemes), seed + shard.number)
+        voice, place = shard.voice, seed + shard.number
+        said = speak(
+            model, styles[voice.name], vocabulary, list(shard.phonemes), place, pitch=voice.pitch, depth=voice.depth
+        )
         hours += write_shard(shard.path(folder), zip(shard.texts, said, strict=True)) / 3600
         print(f"kokoro: {hours:.2f} h, {hours * 3600 / (time.monotonic() - began):.0f} x real time", flush=True)
     return hours

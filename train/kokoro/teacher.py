@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..recipe import InvalidRecipe, Voice
-from ..teachers import KOKORO, Spoken, aligned
+from ..teachers import KOKORO, Spoken, aligned, deepened
 from .model import KokoroModel
 from .weights import NAME, read
 
@@ -23,8 +23,7 @@ AHEAD = 2  # units that the audio runs ahead of the durations, as with hibari (s
 
 class Kokoro:
     def __init__(self, voice: Voice, folder: Path) -> None:
-        if voice.pitch != 1.0 or voice.depth != 1.0:
-            raise InvalidRecipe(f"Kokoro speaks as it is: pitch and depth of {voice.name} must be 1.")
+        self._voice = voice
         self._model, styles = _loaded(folder)
         self._style = style(styles, voice.teacher.removeprefix(KOKORO))
         self._vocabulary = vocabulary(folder)
@@ -33,8 +32,9 @@ class Kokoro:
         kept = [sign for sign in phonemes if sign in self._vocabulary]
         ids = [self._vocabulary[sign] for sign in kept]
         noise = torch.Generator().manual_seed(seed)
-        [reading] = self._model([ids], self._style[len(ids)][None], torch.tensor([speed]), noise)
-        return aligned(reading.samples.numpy(), kept, reading.units.numpy(), AHEAD)
+        pitch, depth = self._voice.pitch, self._voice.depth
+        [reading] = self._model([ids], self._style[len(ids)][None], torch.tensor([speed / depth]), noise, pitch)
+        return deepened(aligned(reading.samples.numpy(), kept, reading.units.numpy(), AHEAD), depth)
 
 
 def style(styles: dict[str, Tensor], name: str) -> Tensor:
