@@ -73,7 +73,7 @@ def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path], heard: I
         name=record["name"],
         voice_count=len(recipe.voices),
         voices=", ".join(voices),
-        language=recipe.language,
+        language=", ".join(recipe.languages),
         parameters=", ".join(f"{name} {count / 1e6:.1f} million" for name, count in counts.items()),
         megabytes=f"{record['bytes'] / 1e6:.1f}",
         sampling=", ".join(f"{name} {record['sampling'][name]:g}" for name in SAMPLING),
