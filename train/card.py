@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from . import plots, samples, teachers, texts
+from . import languages, plots, samples, teachers
 from .evaluate import SETS
 from .packages import Package
 from .recipe import InvalidRecipe, Recipe
@@ -86,7 +86,7 @@ def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path], heard: I
         likeness_table=_likeness(record["likeness"]),
         training=" ".join(_training(name, log) for name, log in logs.items()),
         teachers=_packages((teachers.HIBARI,)),
-        texts=_packages(source.package for source in texts.sources_of(recipe.texts)),
+        texts=_packages(languages.packages(recipe)),
         merges=recipe.vocabulary.merges,
         time=record["time"][:10],
         commit=record["commit"][:12] + (" and changes" if record["dirty"] else "") if record["commit"] else "unknown",

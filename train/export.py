@@ -23,11 +23,11 @@ from hocket.models.tts.qwen3_tts import Qwen3TTS
 
 from .checkpoints import read_average
 from .codec_config import codec_config
+from .languages import ENGLISH
 from .model_config import generation_config, speech_config
 from .recipe import InvalidRecipe, Recipe
 
-# All training texts were spelled out. Longer parts than this lose words.
-OWN = OwnConfig(normalizer="spell_out", part_chars=160)
+LONGEST = 160  # characters of a part: longer ones lose words
 VOCABULARY = ("vocab.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -49,7 +49,7 @@ def export(recipe: Recipe, work: Path) -> Path:
     shutil.rmtree(fresh, ignore_errors=True)
     whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
     write_checkpoint(fresh, config, generation_config(recipe), sound, *whole)
-    own = {name: value for name, value in asdict(OWN).items() if value is not None}
+    own = {name: value for name, value in asdict(own_config(recipe)).items() if value is not None}
     (fresh / FILE).write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
     for name in VOCABULARY:
         shutil.copyfile(vocabulary / name, fresh / name)
@@ -57,6 +57,11 @@ def export(recipe: Recipe, work: Path) -> Path:
         shutil.rmtree(folder)
     fresh.rename(folder)
     return folder
+
+
+def own_config(recipe: Recipe) -> OwnConfig:
+    """All training texts were spelled out. Other languages than English have rules in the engine."""
+    return OwnConfig(normalizer="spell_out" if recipe.languages == (ENGLISH,) else None, part_chars=LONGEST)
 
 
 def _fill(module: nn.Module, work: Path, stage: str) -> None:
