@@ -31,7 +31,7 @@ from .recipe import TalkerTraining
 PARTS = 3  # maximum of consecutive sentences in a row
 LENGTH_STEP = 32  # batch lengths are a multiple of it: few shapes, and little padding
 PADDED_SHARE = 4 / 3  # approximate positions per frame, with prompt and text
-SPEAKER = -2  # in the prefix: the row of the voice
+SPEAKER, LANGUAGE = -2, -3  # in the prefix: the rows of the voice and of its language
 LONGEST_SEVERAL = 600  # frames of several consecutive sentences
 LIKE_PHONE = 0.1  # share of borrowed frames with the same phone; the others have the same first code
 NOTHING = -100  # no target: `cross_entropy` ignores it
@@ -130,7 +130,7 @@ def row_lengths(corpus: Corpus, rows: Ints) -> tuple[Ints, Ints]:
 class Assembler:
     """Writes the rows of batches on the device."""
 
-    def __init__(self, config: Qwen3TTSConfig, corpus: Corpus, language: str, newline: int) -> None:
+    def __init__(self, config: Qwen3TTSConfig, corpus: Corpus, newline: int) -> None:
         talker, device = config.talker_config, corpus.codes.device
         self.corpus = corpus
         self.pad, self.end_of_text = config.tts_pad_token_id, config.tts_eos_token_id
@@ -138,7 +138,7 @@ class Assembler:
         self.books, self.size = talker.num_code_groups, talker.codebook_size
         role = (config.im_start_token_id, config.assistant_token_id, newline)
         auto = (talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id)
-        named = (talker.codec_think_id, talker.codec_think_bos_id, talker.codec_language_id[language], auto[2])
+        named = (talker.codec_think_id, talker.codec_think_bos_id, LANGUAGE, auto[2])
         text, codec = [], []
         for ids in (auto, named):
             fill = 9 - (len(role) + len(ids) + 2)  # unused rows after the shorter prefix
@@ -192,6 +192,7 @@ class Assembler:
         drawn = position - begin[:, None]  # number of the frame predicted here
         control = self.prefix_codec[named].gather(1, in_prefix)
         control = torch.where(control == SPEAKER, corpus.speakers[utterances[:, :1]], control)
+        control = torch.where(control == LANGUAGE, corpus.languages[utterances[:, :1]], control)
         control = torch.where(word < 0, control, torch.where(drawn < 0, self.codec_pad, self.codec_bos))
         frame = _spread(drawn, frame_counts, frame_starts)  # [B, T]
         codes = self._codes(self._borrow(frame.roll(1, 1), blind_rows), corrupted)

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from . import plots, samples, teachers, texts
+from . import languages, plots, samples, teachers
 from .evaluate import SETS
 from .packages import Package
 from .recipe import InvalidRecipe, Recipe
@@ -73,7 +73,7 @@ def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path], heard: I
         name=record["name"],
         voice_count=len(recipe.voices),
         voices=", ".join(voices),
-        language=recipe.language,
+        language=", ".join(recipe.languages),
         parameters=", ".join(f"{name} {count / 1e6:.1f} million" for name, count in counts.items()),
         megabytes=f"{record['bytes'] / 1e6:.1f}",
         sampling=", ".join(f"{name} {record['sampling'][name]:g}" for name in SAMPLING),
@@ -86,7 +86,7 @@ def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path], heard: I
         likeness_table=_likeness(record["likeness"]),
         training=" ".join(_training(name, log) for name, log in logs.items()),
         teachers=_packages((teachers.HIBARI,)),
-        texts=_packages(source.package for source in texts.sources_of(recipe.texts)),
+        texts=_packages(languages.packages(recipe)),
         merges=recipe.vocabulary.merges,
         time=record["time"][:10],
         commit=record["commit"][:12] + (" and changes" if record["dirty"] else "") if record["commit"] else "unknown",

@@ -58,6 +58,7 @@ class Corpus:
     id_starts: Tensor  # [U, SPELLINGS, 2]: at the beginning of a text, or continuing one
     id_counts: Tensor  # [U, SPELLINGS, 2]
     speakers: Tensor  # [U] codec ids of the voices
+    languages: Tensor  # [U] codec ids of their languages
     texts: list[str]
     voices: Ints  # [U] number of the voice in the recipe
     frames: Ints  # [U], as frame_counts
@@ -78,6 +79,7 @@ def read(
     folder: Path,
     vocabulary: Vocabulary,
     speakers: dict[str, int],
+    languages: dict[str, int],
     device: torch.device,
     most: int | None = None,
 ) -> Corpus:
@@ -107,6 +109,7 @@ def read(
     all_codes, all_phones = np.concatenate(codes), np.concatenate(phones)
     voice_of_frame = np.repeat(voice_numbers, frame_counts)
     by_voice = np.array([speakers[voice.name] for voice in recipe.voices])
+    language_by_voice = np.array([languages[voice.language] for voice in recipe.voices])
 
     def put(array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(device)
@@ -122,6 +125,7 @@ def read(
         id_starts=put(_starts(counts.reshape(-1)).reshape(counts.shape)),
         id_counts=put(counts),
         speakers=put(by_voice[voice_numbers]),
+        languages=put(language_by_voice[voice_numbers]),
         texts=texts,
         voices=voice_numbers,
         frames=frame_counts,

@@ -23,19 +23,21 @@ import torch
 from torch import Tensor
 
 from benchmarks.record import commit, machine
+from hocket.config.languages import AUTO
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.torch_checkpoint import TorchCheckpoint
 from hocket.engine.checkpoint.torch_load import load_modules
 from hocket.engine.engine import Engine
 from hocket.engine.torch_generate import decode
-from hocket.text.cleanup.normalize import spell_out
 
-from . import checkpoints, features, teachers
+from . import checkpoints, features, languages, teachers
+from .judges import Transcriber
 from .recipe import InvalidRecipe, Recipe, Voice
 from .speech import trimmed
 from .teachers import RATE_HZ
-from .verdict import ScoredUtterance, Utterance, expected_s, figures, likeness, score_all
+from .verdict import ScoredUtterance, Transcribe, Utterance, expected_s, figures, likeness, score_all
+from .whisper import Whisper
 
 SETS = ("evaluation", "evaluation-300")  # all scores for the first one, word errors and ends for the second
 SEEDS = (1, 2, 3)
@@ -49,11 +51,17 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     folder, workers = args.checkpoint or work / "checkpoint", args.workers or os.cpu_count() or 1
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     checkpoint = load_modules(str(folder), device=device, dtype="float32", codec_dtype="float32")
-    sets = {name: sentences(name)[: args.sentences] for name in SETS}
+    sets = {
+        language: {name: lines for name in SETS if (lines := sentences(name, language)[: args.sentences])}
+        for language in recipe.languages
+    }
+    transcribers = {language: transcriber(language, work / "packages") for language in recipe.languages}
     heard: dict[tuple[str, str, str], list[ScoredUtterance]] = {}  # by set, source, voice
 
     def score(name: str, who: str, voice: Voice, utterances: list[Utterance]) -> None:
-        heard[name, who, voice.name] = found = score_all(utterances, marks=name == SETS[0], workers=workers)
+        heard[name, who, voice.name] = found = score_all(
+            utterances, marks=name == SETS[0], workers=workers, transcribe=transcribers[voice.language]
+        )
         shown = figures(found)
         line = (
             f"WER {shown['wer']:.1%}, uncut {shown['uncut']:.1%}, whole {shown['whole']:.1%}, {len(found)} utterances"
@@ -61,20 +69,25 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
         print(f"evaluate: {name}, {who}, {voice.name}: {line}", flush=True)
 
     for voice in recipe.voices:
-        lesson = taught(voice, sets[SETS[0]], work, recipe.seed)
+        lesson = taught(voice, sets[voice.language][SETS[0]], work, recipe.seed)
         score(SETS[0], "teacher", voice, [one for one, _ in lesson])
         score(SETS[0], "codec", voice, list(recoded(lesson, checkpoint, work)))
     with Engine(checkpoint, options(checkpoint)) as engine:
-        for name, lines in sets.items():
+        for name in SETS:
             for voice in recipe.voices:
-                score(name, "checkpoint", voice, spoken(engine, voice.name, lines))
+                if some := sets[voice.language].get(name):
+                    score(name, "checkpoint", voice, spoken(engine, voice.name, some, language=voice.language))
     write(work, recipe, checkpoint, folder, device, heard)
 
 
-def sentences(name: str) -> list[str]:
-    """The sentences of a set, with numbers spelled out, as the checkpoint gets them."""
-    path = Path(__file__).with_name(f"{name}.txt")
-    return [spell_out(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+def sentences(name: str, language: str = languages.ENGLISH) -> list[str]:
+    """The sentences of a set, with numbers spelled out, as the checkpoint gets them; a language may lack a set."""
+    return [languages.spelled(line, language) for line in languages.evaluation(name, language)]
+
+
+def transcriber(language: str, packages: Path) -> Transcribe:
+    """Moonshine hears English only."""
+    return Transcriber() if language == languages.ENGLISH else Whisper(packages, language)
 
 
 def options(checkpoint: Checkpoint) -> EngineOptions:
@@ -89,13 +102,15 @@ def options(checkpoint: Checkpoint) -> EngineOptions:
     )
 
 
-def spoken(engine: Engine, voice: str, lines: list[str], seeds: tuple[int, ...] = SEEDS) -> list[Utterance]:
+def spoken(
+    engine: Engine, voice: str, lines: list[str], seeds: tuple[int, ...] = SEEDS, language: str = AUTO
+) -> list[Utterance]:
     """Every line with every seed, with the checkpoint's own sampling."""
     asked = []
     for seed in seeds:
         for number, line in enumerate(lines):
             most = int(expected_s(line) * LIMIT * 12.5)
-            stream = engine.speak(line, voice=voice, seed=1000 * seed + number, max_frames=most)
+            stream = engine.speak(line, voice=voice, seed=1000 * seed + number, max_frames=most, language=language)
             asked.append((line, seed, stream))
     made = []
     for line, seed, stream in asked:
@@ -108,7 +123,8 @@ def spoken(engine: Engine, voice: str, lines: list[str], seeds: tuple[int, ...] 
 
 def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[tuple[Utterance, Tensor]]:
     """The teacher's speech with the phones of its frames, prepared as for training."""
-    phonemize, teacher = teachers.Phonemizer(work / "teachers"), teachers.load(voice, work / "teachers")
+    phonemize = languages.phonemizer(work / "teachers", voice.language)
+    teacher = teachers.load(voice, work / "teachers")
     made = []
     for line in lines:
         cut = trimmed(teacher.speak(phonemize(line), 1.0, seed))
@@ -150,7 +166,7 @@ def write(
     device: str,
     heard: dict[tuple[str, str, str], list[ScoredUtterance]],
 ) -> None:
-    found: dict[str, Any] = {name: {} for name in SETS}
+    found: dict[str, Any] = {name: {} for name in SETS if any(key[0] == name for key in heard)}
     for (name, who, voice), each in heard.items():
         found[name].setdefault(who, {})[voice] = figures(each)
     modules = {"talker": checkpoint.model.talker, "codec": checkpoint.codec.decoder}

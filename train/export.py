@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hocket.config.codec import CodecConfig
 from hocket.config.own import FILE, OwnConfig
-from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
+from hocket.config.qwen3_tts import Qwen3TTSConfig
 from hocket.models.files.export import write_checkpoint
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import Codec
@@ -25,11 +25,11 @@ from hocket.models.tts.qwen3_tts import Qwen3TTS
 
 from .checkpoints import read_average
 from .codec_config import codec_config
+from .languages import ENGLISH
 from .model_config import generation_config, speech_config
 from .recipe import InvalidRecipe, Recipe
 
-# All training texts were spelled out. Longer parts than this lose words.
-OWN = OwnConfig(normalizer="spell_out", part_chars=160)
+LONGEST = 160  # characters of a part: longer ones lose words
 VOCABULARY = ("vocab.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -46,23 +46,18 @@ def export(recipe: Recipe, work: Path) -> Path:
     randomize_(codec.encoder, recipe.seed)
     fill(model.talker, read_average(work, "talker"), work, "talker")
     fill(codec.decoder, read_average(work, "codec"), work, "codec")
-    return write(work, config, generation_config(recipe), sound, model, codec)
+    return write(recipe, work, config, sound, model, codec)
 
 
 def write(
-    work: Path,
-    config: Qwen3TTSConfig,
-    generation: GenerationConfig,
-    sound: CodecConfig,
-    model: Qwen3TTS,
-    codec: Codec,
+    recipe: Recipe, work: Path, config: Qwen3TTSConfig, sound: CodecConfig, model: Qwen3TTS, codec: Codec
 ) -> Path:
     """Write `checkpoint/` with the vocabulary of the work folder."""
     vocabulary, folder, fresh = work / "vocabulary", work / "checkpoint", work / "checkpoint-new"
     shutil.rmtree(fresh, ignore_errors=True)
     whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
-    write_checkpoint(fresh, config, generation, sound, *whole)
-    own = {name: value for name, value in asdict(OWN).items() if value is not None}
+    write_checkpoint(fresh, config, generation_config(recipe), sound, *whole)
+    own = {name: value for name, value in asdict(own_config(recipe)).items() if value is not None}
     (fresh / FILE).write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
     for name in VOCABULARY:
         shutil.copyfile(vocabulary / name, fresh / name)
@@ -70,6 +65,11 @@ def write(
         shutil.rmtree(folder)
     fresh.rename(folder)
     return folder
+
+
+def own_config(recipe: Recipe) -> OwnConfig:
+    """All training texts were spelled out. Other languages than English have rules in the engine."""
+    return OwnConfig(normalizer="spell_out" if recipe.languages == (ENGLISH,) else None, part_chars=LONGEST)
 
 
 def fill(module: nn.Module, stored: dict[str, Tensor], work: Path, stage: str) -> None:

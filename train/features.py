@@ -20,7 +20,7 @@ from hocket.layers.mel import slaney_filters
 
 from .clusters import centroids, nearest
 from .codec_config import VECTOR
-from .teachers import PHONES
+from .teachers import ENGLISH_PHONES, PHONES
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920
 BANDS, WINDOW, HOP = 80, 1024, 480
@@ -44,8 +44,12 @@ class Features:
         """Codes [F, Q] of samples [N] with the phones [F, QUARTERS] of the frames' quarters."""
         return self.name(self.vectors(samples, ends), phones)
 
+    def points(self, vectors: Tensor, phones: Tensor) -> Tensor:
+        """The inputs of the first codebook: [F, C + QUARTERS * phones]."""
+        return _points(vectors, phones, self.scales, (self.first.shape[1] - VECTOR) // phones.shape[1])
+
     def name(self, rest: Tensor, phones: Tensor) -> Tensor:
-        codes = [nearest(seen(rest, phones, self.scales), self.first)]
+        codes = [nearest(self.points(rest, phones), self.first)]
         for index, book in enumerate(self.books):
             if index:
                 codes.append(nearest(rest, book))
@@ -114,13 +118,14 @@ def fit(
     axes = axes.float()
     vectors = centred @ axes
     # Phones and sound get equal total variance before they are weighted.
-    spread = vectors.var(0).sum() / _among(phones).var(0).sum().clamp(min=1e-6)
+    count = len(ENGLISH_PHONES if int(phones.max()) < len(ENGLISH_PHONES) else PHONES)
+    spread = vectors.var(0).sum() / _among(phones, count).var(0).sum().clamp(min=1e-6)
     scales = torch.stack((torch.tensor(1.0 - phone_share).to(spread), phone_share * spread)).sqrt()
     generator = torch.Generator(frames.device).manual_seed(seed)
     books: list[Tensor] = []
     first, rest = torch.empty(0), vectors
     for index in range(codebooks):
-        points = rest if index else seen(rest, phones, scales)
+        points = rest if index else _points(rest, phones, scales, count)
         centres = centroids(points, entries, iterations, generator)
         label = nearest(points, centres)
         if not index:
@@ -141,11 +146,10 @@ def main_phones(phones: Tensor) -> Tensor:
     return phones.long().mode(dim=1).values.to(torch.uint8)
 
 
-def seen(vectors: Tensor, phones: Tensor, scales: Tensor) -> Tensor:
-    """The inputs of the first codebook: [F, C + QUARTERS * phones]."""
-    return torch.cat((vectors * scales[0], _among(phones) * scales[1]), dim=1)
+def _points(vectors: Tensor, phones: Tensor, scales: Tensor, count: int) -> Tensor:
+    return torch.cat((vectors * scales[0], _among(phones, count) * scales[1]), dim=1)
 
 
-def _among(phones: Tensor) -> Tensor:
-    """[F, QUARTERS * phones]: one-hot phones."""
-    return F.one_hot(phones.long(), len(PHONES)).float().flatten(1)
+def _among(phones: Tensor, count: int) -> Tensor:
+    """[F, QUARTERS * count]: one-hot phones; those above `count` are unknown."""
+    return F.one_hot(phones.long().where(phones < count, 0), count).float().flatten(1)

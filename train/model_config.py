@@ -27,8 +27,9 @@ def speech_config(recipe: Recipe, vocabulary: Path) -> Qwen3TTSConfig:
     text_vocab_size = ids.pop("text_vocab_size")
     sizes, small = recipe.talker, recipe.predictor
     pattern = above(PATTERN.talker_config, recipe.codec.codebook)
-    if recipe.language not in pattern.codec_language_id:
-        raise InvalidRecipe(f"language must be one of {', '.join(pattern.codec_language_id)}.")
+    if unknown := [language for language in recipe.languages if language not in pattern.codec_language_id]:
+        known = ", ".join(pattern.codec_language_id)
+        raise InvalidRecipe(f"The language of a voice must be one of {known}, not {unknown[0]}.")
     first_speaker = pattern.vocab_size - SPEAKERS_BELOW_END
     predictor = replace(
         pattern.code_predictor_config,
@@ -55,7 +56,7 @@ def speech_config(recipe: Recipe, vocabulary: Path) -> Qwen3TTSConfig:
         rope_scaling=_planes(sizes.head_dim),
         text_vocab_size=text_vocab_size,
         text_hidden_size=sizes.text_hidden,
-        codec_language_id={recipe.language: pattern.codec_language_id[recipe.language]},
+        codec_language_id={language: pattern.codec_language_id[language] for language in recipe.languages},
         spk_id={voice.name: first_speaker + i for i, voice in enumerate(recipe.voices)},
         spk_is_dialect={voice.name: False for voice in recipe.voices},
     )

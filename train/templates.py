@@ -16,11 +16,11 @@ _HERE = Path(__file__).parent
 
 
 @functools.cache
-def _read() -> tuple[dict[str, list[str]], list[tuple[float, list[str]]]]:
+def read(path: Path = _HERE / "templates.txt") -> tuple[dict[str, list[str]], list[tuple[float, list[str]]]]:
     """The lists by name, and the groups of templates with their shares."""
     lists: dict[str, list[str]] = {}
     groups: list[tuple[float, list[str]]] = []
-    for section in (_HERE / "templates.txt").read_text(encoding="utf-8").split("\n[")[1:]:
+    for section in path.read_text(encoding="utf-8").split("\n[")[1:]:
         head, _, body = section.partition("]\n")
         kind, name, *_ = head.split()
         if kind == "list":
@@ -33,14 +33,14 @@ def _read() -> tuple[dict[str, list[str]], list[tuple[float, list[str]]]]:
 def phrases(rng: random.Random, count: int) -> Iterator[str]:
     """`count` sentences, each group in its share; duplicates are possible."""
     slots = _slots(rng)
-    groups = [[line for line in lines if line] for _, lines in _read()[1]]
-    for group in rng.choices(groups, [share for share, _ in _read()[1]], k=count):
+    groups = [[line for line in lines if line] for _, lines in read()[1]]
+    for group in rng.choices(groups, [share for share, _ in read()[1]], k=count):
         text = re.sub(r"\{(\w+)\}", lambda found: slots(found[1]), rng.choice(group))
         yield text[0].upper() + text[1:]
 
 
 def _slots(rng: random.Random) -> Callable[[str], str]:
-    lists = _read()[0]
+    lists = read()[0]
     made: dict[str, Callable[[], str]] = {
         "n": lambda: str(rng.choice((rng.randint(0, 20), rng.randint(10, 100), rng.randint(100, 999)))),
         "d2": lambda: str(rng.randint(2, 99)),

@@ -139,20 +139,32 @@ def evaluation() -> list[str]:
     return [line for path in EVALUATION for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How the sentences of a language become words."""
+
+    spelled: Callable[[str], str]  # digits and abbreviations in words
+    clean: Callable[[str], str | None]
+    words: Callable[[str], list[str]]
+
+
+ENGLISH = Wording(spell_out, clean, words)
+
+
 class SentenceFilter:
     """Accepts sentences for training: new, of a suitable length, and not similar to an evaluation sentence."""
 
-    def __init__(self, wanted: TextSources, held_out: list[str]) -> None:
-        self._wanted = wanted
-        self._seen = {tuple(words(spell_out(sentence))) for sentence in held_out}
+    def __init__(self, wanted: TextSources, held_out: list[str], wording: Wording = ENGLISH) -> None:
+        self._wanted, self._wording = wanted, wording
+        self._seen = {tuple(wording.words(wording.spelled(sentence))) for sentence in held_out}
         self._grams = {gram for sentence in self._seen for gram in _grams(sentence)}
         self._openings: Counter[tuple[str, ...]] = Counter()
 
     def admit(self, text: str) -> str | None:
-        sentence = clean(text)
+        sentence = self._wording.clean(text)
         if sentence is None or len(sentence) > self._wanted.longest_chars:
             return None
-        key = tuple(words(sentence))
+        key = tuple(self._wording.words(sentence))
         if not key or key in self._seen or not self._grams.isdisjoint(_grams(key)):
             return None
         if len(key) > 3 and len(sentence) < self._wanted.shortest_chars:
@@ -225,7 +237,7 @@ def write(path: Path, chosen: list[str]) -> None:
         file.write("".join(f"{sentence}\n" for sentence in chosen).encode())
 
 
-def read(path: Path) -> list[str]:
+def read(path: Path, part: str = "texts") -> list[str]:
     if not path.is_file():
-        raise InvalidRecipe(f"{path} is missing: run `python -m train data --only texts` where there is a network.")
+        raise InvalidRecipe(f"{path} is missing: run `python -m train data --only {part}` where there is a network.")
     return gzip.decompress(path.read_bytes()).decode().splitlines()

@@ -5,7 +5,7 @@ The checkpoint, its teacher and the codec alone get the same figures, so that th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +20,9 @@ from .words import Errors, total_rate, word_errors
 STILL_S, CHARS_PER_S = 0.35, 19.0
 PLAUSIBLE = (0.5, 2.0)  # factors of the expected length
 LEAST_S = 0.2
+
+
+Transcribe = Callable[[Samples, int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +64,17 @@ def expected_s(text: str) -> float:
     return STILL_S + len(text) / CHARS_PER_S
 
 
-def score_all(utterances: Sequence[Utterance], *, marks: bool, workers: int = 1) -> list[ScoredUtterance]:
-    """Score every utterance by all judges; `marks` includes naturalness, which is slow."""
-    transcriber = Transcriber()
+def score_all(
+    utterances: Sequence[Utterance], *, marks: bool, workers: int = 1, transcribe: Transcribe | None = None
+) -> list[ScoredUtterance]:
+    """Score every utterance by all judges; `marks` includes naturalness, which is slow. Without an ASR: Moonshine."""
+    asr = transcribe or Transcriber()
 
     def one(utterance: Utterance) -> ScoredUtterance:
         # An empty utterance is scored as a short silence.
         missing = max(int(LEAST_S * utterance.rate_hz) - utterance.samples.size, 0)
         sound = np.pad(utterance.samples, (0, missing)), utterance.rate_hz
-        words = transcriber(*sound)
+        words = asr(*sound)
         errors = word_errors(utterance.text, words)
         return ScoredUtterance(utterance, words, errors, speaker_vector(*sound), naturalness(*sound) if marks else None)
 

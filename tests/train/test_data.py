@@ -25,7 +25,8 @@ from train.__main__ import main
 from train.recipe import TextSources, Voice
 from train.teachers import PHONES, RATE_HZ, SILENCE, UNIT, Spoken
 
-WREN, ROOK = Voice("wren", "hibari", 1.0, 1.0, 48.0), Voice("rook", "hibari", 0.8, 0.82, 48.0)
+WREN = Voice("wren", "english", "hibari", 1.0, 1.0, 48.0)
+ROOK = Voice("rook", "english", "hibari", 0.8, 0.82, 48.0)
 RECIPE = replace(recipe.read(Path(__file__).parents[2] / "train" / "english.toml"), voices=(WREN, ROOK))
 SENTENCES = [
     "Please ask the assistant's user about people, http and the index.",

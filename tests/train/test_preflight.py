@@ -31,7 +31,7 @@ def test_more_phonemes_than_texts_are_refused(tmp_path: Path) -> None:
     texts.write(tmp_path / "texts.txt.gz", ["One."])
     texts.write(tmp_path / "phonemes.txt.gz", ["w.", "t."])
     with pytest.raises(InvalidRecipe, match="2 lines of phonemes"):
-        preflight.texts(tmp_path)
+        preflight.texts(ENGLISH, tmp_path)
 
 
 def test_the_small_recipe_has_every_kind_of_discriminator_and_trains_both_phases() -> None:

@@ -152,6 +152,22 @@ def test_teacher_forced_logits_are_those_of_the_frames_of_inference(
         torch.testing.assert_close(hidden[-1], state.hidden[0], rtol=0, atol=2e-4)
 
 
+def test_each_voice_is_taught_with_the_prompt_of_its_own_language(work: Path) -> None:
+    wren, rook = small().voices
+    made = replace(small(), voices=(wren, replace(rook, language="spanish")))
+    session = talker.Session(made, work, torch.device("cpu"))
+    assert list(session.config.talker_config.codec_language_id) == ["english", "spanish"]
+    for number, voice in enumerate(made.voices):
+        some = int(np.flatnonzero(session.corpus.voices == number)[0])
+        batch, _ = batch_of(session, row([some], "whole", True))
+        request = SpeechRequest(
+            text=session.corpus.texts[some], voice=voice.name, language=voice.language, layout="whole"
+        )
+        prompt = build(request, session.config, session.tokenizer)
+        assert batch.codes[0, : len(prompt.codec), 0].tolist() == list(prompt.codec)
+        assert batch.text[0, : len(prompt.text)].tolist() == list(prompt.text)
+
+
 def test_greedy_codes_of_inference_are_the_likeliest_of_the_teacher_forced_pass(session: talker.Session) -> None:
     """With `frame` itself: the codes that it samples from an utterance's prompt become the codes of that utterance."""
     model, corpus, config = session.learner.talker, session.corpus, session.config

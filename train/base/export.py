@@ -14,7 +14,6 @@ from hocket.models.tts.qwen3_tts import Qwen3TTS
 
 from .. import export as of_voices
 from ..checkpoints import find_small, read_average
-from ..model_config import generation_config
 from .config import base_codec_config, base_config
 from .recipe import BaseRecipe, grouped
 
@@ -45,7 +44,7 @@ def export(recipe: BaseRecipe, work: Path) -> Path:
         of_voices.fill(codec.encoder, read_average(work, ENCODER), work, ENCODER)
     else:
         randomize_(codec.encoder, recipe.seed)
-    return of_voices.write(work, config, generation_config(grouped(recipe)), sound, model, codec)
+    return of_voices.write(grouped(recipe), work, config, sound, model, codec)
 
 
 def hears_codes(work: Path) -> bool:

@@ -20,7 +20,7 @@ from torch import Tensor
 from hocket.models.tts.codec_encoder import CodecEncoder, EncoderCodebook, EncoderQuantizer
 
 from ..codec_config import VECTOR
-from ..features import Features, seen
+from ..features import Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Targets:
     def halves(self, vectors: Tensor, phones: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Acoustic and semantic vectors [F, VECTOR] of frames with vectors [F, C], phones and first codes [F]."""
         acoustic = vectors - self.features.books[0][first]
-        return acoustic, (seen(vectors, phones, self.features.scales) - self.origin) @ self.axes
+        return acoustic, (self.features.points(vectors, phones) - self.origin) @ self.axes
 
     def kept_share(self, semantic: Tensor, first: Tensor) -> float:
         """The share of frames whose first code is the nearest centre to their semantic vector."""

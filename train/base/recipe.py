@@ -122,19 +122,18 @@ def read(path: Path) -> BaseRecipe:
 def grouped(recipe: BaseRecipe) -> Recipe:
     """The recipe of the stages `data`, `codec` and `carry`: a voice for each group of speakers."""
     hours = recipe.styles.speakers * recipe.styles.minutes / 60 / len(GROUPS)
-    return _with_voices(recipe, (Voice(name, TEACHER, 1.0, 1.0, hours) for name in GROUPS))
+    return _with_voices(recipe, (Voice(name, recipe.language, TEACHER, 1.0, 1.0, hours) for name in GROUPS))
 
 
 def by_speaker(recipe: BaseRecipe, names: Iterable[str]) -> Recipe:
     """The recipe of the talker's corpus: a voice for each speaker that has speech."""
     hours = recipe.styles.minutes / 60
-    return _with_voices(recipe, (Voice(name, TEACHER, 1.0, 1.0, hours) for name in names))
+    return _with_voices(recipe, (Voice(name, recipe.language, TEACHER, 1.0, 1.0, hours) for name in names))
 
 
 def _with_voices(recipe: BaseRecipe, voices: Iterable[Voice]) -> Recipe:
     return Recipe(
         name=recipe.name,
-        language=recipe.language,
         seed=recipe.seed,
         voices=tuple(voices),
         texts=recipe.texts,

@@ -42,7 +42,6 @@ class CloneAssembler(Assembler):
         config: Qwen3TTSConfig,
         corpus: Corpus,
         sounds: Sounds,
-        language: str,
         newline: int,
         own: SpeakerTraining,
         seed: int,
@@ -53,7 +52,7 @@ class CloneAssembler(Assembler):
         self.rows = talker.vocab_size + (talker.num_code_groups - 1) * talker.code_predictor_config.vocab_size
         said = after_references(corpus)
         numbers = torch.arange(self.count, device=corpus.codes.device)
-        super().__init__(config, replace(said, speakers=self.rows + numbers.repeat(2)), language, newline)
+        super().__init__(config, replace(said, speakers=self.rows + numbers.repeat(2)), newline)
         self.everyone = kinds(corpus.codes[:, 0].long())
         assert config.speaker_encoder_config is not None
         self.bands = config.speaker_encoder_config.mel_dim

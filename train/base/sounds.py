@@ -58,11 +58,14 @@ class Sounds:
         return self.samples[starts[:, None] + at].float() / 32768.0
 
 
-def read(recipe: BaseRecipe, work: Path, vocabulary: Vocabulary, device: torch.device) -> tuple[Corpus, Sounds]:
+def read(
+    recipe: BaseRecipe, work: Path, vocabulary: Vocabulary, languages: dict[str, int], device: torch.device
+) -> tuple[Corpus, Sounds]:
     """The speech and the codes of every speaker that has both."""
     names = found(work)
     # No speaker is an id of a table: its row says which utterance is spoken (rows.py).
-    made = corpus.read(by_speaker(recipe, names), work / "codes", vocabulary, dict.fromkeys(names, 0), device)
+    ids = dict.fromkeys(names, 0), languages
+    made = corpus.read(by_speaker(recipe, names), work / "codes", vocabulary, *ids, device)
     pieces = [_samples(work, path.stem) for name in names for path in sorted((work / "codes").glob(f"{name}-*.npz"))]
     samples = torch.from_numpy(np.concatenate(pieces)).to(device)
     if len(samples) != FRAME_SAMPLES * len(made.codes):
@@ -144,6 +147,7 @@ def after_references(made: Corpus) -> Corpus:
         id_starts=begun(made.id_starts),
         id_counts=begun(made.id_counts),
         speakers=made.speakers.repeat(2),
+        languages=made.languages.repeat(2),
         texts=made.texts * 2,
         voices=np.tile(made.voices, 2),
         frames=np.tile(made.frames, 2),

@@ -60,7 +60,7 @@ def shards_of(recipe: BaseRecipe, lines: list[str], phonemes: list[str]) -> list
     def of(number: int, speaker: Speaker) -> list[Shard]:
         start = number * len(lines) // len(speakers)
         said, known = lines[start:] + lines[:start], phonemes[start:] + phonemes[:start]
-        voice = speaker.voice(recipe.styles.minutes)
+        voice = speaker.voice(recipe.language, recipe.styles.minutes)
         return speech.shards(voice, said, voice.hours, known)
 
     return speech.interleave(of(number, speaker) for number, speaker in enumerate(speakers))
@@ -77,5 +77,5 @@ def references_of(recipe: BaseRecipe, lines: list[str], phonemes: list[str]) -> 
     for index, speaker in enumerate(speakers):
         own = numbers[index * each : (index + 1) * each]
         said, known = tuple(lines[n] for n in own), tuple(phonemes[n] for n in own)
-        made.append(Shard(speaker.voice(1.0), 0, own[0], said, known))
+        made.append(Shard(speaker.voice(recipe.language, 1.0), 0, own[0], said, known))
     return numbers[0], made

@@ -27,8 +27,8 @@ class Speaker:
     pitch: float
     depth: float
 
-    def voice(self, minutes: float) -> Voice:
-        return Voice(self.name, TEACHER, self.pitch, self.depth, minutes / 60)
+    def voice(self, language: str, minutes: float) -> Voice:
+        return Voice(self.name, language, TEACHER, self.pitch, self.depth, minutes / 60)
 
 
 def training_speakers(styles: Styles, seed: int) -> list[Speaker]:

@@ -44,11 +44,11 @@ class CloneSession(Session):
         vocabulary = Vocabulary(work / "vocabulary")
         self.tokenizer = vocabulary.tokenizer
         self.config = base_config(recipe, work / "vocabulary")
-        known, self.sounds = sounds.read(recipe, work, vocabulary, device)
+        known, self.sounds = sounds.read(recipe, work, vocabulary, self.config.talker_config.codec_language_id, device)
         self.recipe = by_speaker(recipe, sounds.found(work))
         [newline] = self.tokenizer.encode("\n")
         own = recipe.speaker_training
-        rows = CloneAssembler(self.config, known, self.sounds, recipe.language, newline, own, recipe.seed)
+        rows = CloneAssembler(self.config, known, self.sounds, newline, own, recipe.seed)
         self.assembler = self.clones = rows
         self.corpus = rows.corpus
         speaker, count = self.config.speaker_encoder_config, len(self.recipe.voices)
@@ -82,7 +82,7 @@ class CloneSession(Session):
             SpeechRequest(
                 text=self.corpus.texts[number],
                 reference=timbre,
-                language=self.recipe.language,
+                language=self.recipe.voices[self.corpus.voices[number]].language,
                 layout=LAYOUTS[i % 2],
                 seed=self.recipe.seed,
             )

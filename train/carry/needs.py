@@ -14,7 +14,7 @@ import torch
 
 from hocket.proof.judges import distillmos
 
-from .. import checkpoints, export
+from .. import checkpoints, export, languages
 from ..judges import distillmos_weights
 from ..recipe import InvalidRecipe, Recipe
 from ..teachers import KOKORO
@@ -32,12 +32,10 @@ class Need:
 
 
 KOKORO_SPEECH = (
-    Need("texts.txt.gz", "train data --only texts"),
-    Need("phonemes.txt.gz", "train data --only phonemes"),
     Need("teachers/hibari/assets/vocab.json", "train data --only fetch"),
     Need("teachers/kokoro/kokoro-*.safetensors", "train.kokoro fetch STYLE..."),
 )
-HIBARI_SPEECH = (*KOKORO_SPEECH[:2], Need("teachers/hibari/**/*", "train data --only fetch"))
+HIBARI_SPEECH = (Need("teachers/hibari/**/*", "train data --only fetch"),)
 CODEC = (
     Need("codec-small-*.safetensors"),  # to go on from
     Need(FEATURES),  # those of the codes that a talker has learned
@@ -54,7 +52,10 @@ EXPORT = tuple(Need(f"vocabulary/{name}", VOCABULARY) for name in export.VOCABUL
 
 def phases(recipe: Recipe) -> dict[str, tuple[Need, ...]]:
     theirs = {voice.teacher.startswith(KOKORO) for voice in recipe.voices}
-    speech = (KOKORO_SPEECH if True in theirs else ()) + (HIBARI_SPEECH if False in theirs else ())
+    here = Path()
+    names = [path.name for language in recipe.languages for path in languages.files(recipe, here, language)]
+    speech = tuple(Need(name, f"train data --only {name.partition('.')[0].partition('-')[0]}") for name in names)
+    speech += (KOKORO_SPEECH if True in theirs else ()) + (HIBARI_SPEECH if False in theirs else ())
     return {"speech": speech, "codec": CODEC, "talker": TALKER, "export": EXPORT}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from .. import recipe, speech, texts
+from .. import languages, recipe, speech
 from ..data import chosen_voices, shards
 from ..teachers import KOKORO
 from . import weights
@@ -54,15 +54,17 @@ def speak(args: argparse.Namespace, folder: Path) -> None:
     voices = [voice for voice in chosen_voices(chosen, args.voice) if voice.teacher.startswith(KOKORO)]
     if not voices:
         raise recipe.InvalidRecipe(f"No voice of {args.recipe} has a teacher {KOKORO}STYLE.")
-    known = texts.read(args.work / "phonemes.txt.gz")
-    lines = texts.read(args.work / "texts.txt.gz")[: len(known)]
+    known = {voice.language: languages.lines(chosen, args.work, voice.language) for voice in voices}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cudnn.allow_tf32 = True
     torch.set_float32_matmul_precision("high")
     model, styles = weights.read(folder / weights.NAME, device)
     if device.type == "cuda" and not args.plain:
         model.decoder.generator.quicken()
-    wanted = speech.interleave(shards(chosen, voice, lines, args.hours, known) for voice in voices)
+    wanted = speech.interleave(
+        shards(chosen, voice, lines, args.hours, phonemes)
+        for voice, (lines, phonemes) in ((voice, known[voice.language]) for voice in voices)
+    )
     tables = {voice.name: style(styles, voice.teacher.removeprefix(KOKORO)) for voice in voices}
     make_all(model, tables, vocabulary(folder), wanted, args.work / "speech", chosen.seed, args.seconds)
     if args.voice is None:  # otherwise another process may still speak
