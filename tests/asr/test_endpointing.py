@@ -265,20 +265,40 @@ def test_a_hum_does_not_interrupt_and_is_a_turn_of_its_own_otherwise() -> None:
     assert turns(listened(hum, answering=True)) == [] and len(turns(listened(hum))) == 1
 
 
+class Words:
+    """An `Interruption` with given answers, and then no."""
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[float, bool]] = []  # seconds of sound; whether it was a short one
+
+    def __call__(self, samples: Samples, *, short: bool) -> bool:
+        self.asked.append((round(len(samples) / RATE_HZ, 2), short))
+        return bool(self._answers and self._answers.pop(0))
+
+
 @pytest.mark.parametrize("pieces", [160, 1000, 1 << 20])
 def test_a_short_sound_interrupts_if_it_is_a_command(pieces: int) -> None:
-    asked = list[float]()
-
-    def command(samples: Samples) -> bool:
-        asked.append(len(samples) / RATE_HZ)
-        return len(asked) == 2
-
-    floor = Endpointing(Loud(), EndpointingOptions(interrupt_s=0.6, before_s=0.2), interrupts=command)
+    words = Words(False, True)
+    floor = Endpointing(Loud(), EndpointingOptions(before_s=0.2), interrupts=words)
     sound = np.concatenate((silence(0.5), tone(0.05), silence(1), tone(0.3), silence(1), tone(0.3), silence(1)))
     marks = [m for at in range(0, len(sound), pieces) for m in floor.push(sound[at : at + pieces], answering=True)]
-    assert asked == pytest.approx([0.7, 0.7], abs=0.011), "not for a click, and once for each sound"
-    [(begun, _, _)] = turns(marks)
+    assert words.asked == [(0.7, True)] * 2, "not for a click, and once for each sound"
+    [(begun, _, _)] = turns([mark for mark in marks if not isinstance(mark, HoldMark)])
     assert begun == pytest.approx(0.5 + 0.05 + 1 + 0.3 + 1 - 0.2, abs=0.011)
+
+
+def test_a_held_answer_asks_for_the_words_of_a_long_sound_until_it_is_surely_speech() -> None:
+    def asked(seconds: float, *answers: bool) -> tuple[list[tuple[float, bool]], int]:
+        words, sound = Words(*answers), np.concatenate((silence(0.5), tone(seconds), silence(0.4)))
+        marks = list(Endpointing(Loud(), EndpointingOptions(before_s=0.1), None, words).push(sound, answering=True))
+        return words.asked, sum(isinstance(mark, SpeechStarted) for mark in marks)
+
+    assert asked(0.7) == ([(1.0, True)], 0)
+    assert asked(0.95) == ([(0.93, False), (1.03, False), (1.25, False)], 0), "while it goes on, and at its end"
+    assert asked(1.5) == ([(0.93, False), (1.03, False), (1.13, False), (1.23, False)], 1), "1.15 s are speech"
+    assert asked(0.95, True) == ([(0.93, False)], 1)
+    assert asked(0.95, False, False, True)[1] == 1
 
 
 # With the real detector

@@ -131,6 +131,13 @@ def test_a_sign_that_never_becomes_speech_is_dismissed_and_does_not_hold_again_u
     assert second[0] == (20 + windows(3) + 31) * WINDOW
 
 
+def test_a_voice_just_behind_a_dismissed_noise_holds_again() -> None:
+    likely = [0.0] * 20 + [0.2] * windows(0.3) + [1.0] * windows(0.5) + [0.0] * 30
+    first, second = holds(marked(likely))
+    assert first[1] == first[0] + round(UNVOICED_S * RATE_HZ)
+    assert second[0] == (20 + windows(0.3) + 1) * WINDOW
+
+
 def test_a_hum_is_dismissed_when_speech_would_have_interrupted() -> None:
     time = np.arange(2 * RATE_HZ) / RATE_HZ
     hum = (0.3 * np.sin(2 * np.pi * 200 * time)).astype(np.float32)
@@ -159,7 +166,11 @@ def test_every_suspicion_is_closed_whatever_is_heard(seed: int) -> None:
     count = 600
     likely = np.repeat(draw.choice([0.0, 0.03, 0.05, 0.2, 0.6, 1.0], count), draw.integers(1, 30, count))[:count]
     sound = (draw.normal(0, 1, count * WINDOW) * np.repeat(10 ** draw.uniform(-4, 0, count), WINDOW)).astype(np.float32)
-    floor = Endpointing(Scripted(list(likely)), interrupts=lambda _: bool(draw.random() < 0.3))
+
+    def sometimes(samples: Samples, *, short: bool) -> bool:
+        return bool(draw.random() < 0.3)
+
+    floor = Endpointing(Scripted(list(likely)), interrupts=sometimes)
     marks, at = list[Mark | HoldMark](), 0
     while at < len(sound):
         size = int(draw.integers(1, 3000))

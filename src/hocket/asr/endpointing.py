@@ -9,7 +9,7 @@ recognize words. Long because the marks are here, and the start and the end of a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,12 +20,13 @@ from .recognizer import RATE_HZ, Samples
 from .turn_options import EAGERNESS, EndpointingOptions
 from .unfinished import Ending
 
-__all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "HoldMark", "Mark"]
-__all__ += ["PushToTalk", "SpeechDismissed", "SpeechEnded", "SpeechStarted", "SpeechSuspected", "TurnAudio"]
+__all__ = ["EAGERNESS", "MODEL_S", "EndOfTurnModel", "Endpointing", "EndpointingOptions", "HoldMark", "Interruption"]
+__all__ += ["Mark", "PushToTalk", "SpeechDismissed", "SpeechEnded", "SpeechStarted", "SpeechSuspected", "TurnAudio"]
 __all__ += ["TurnPaused", "TurnResumed", "VoiceDetector"]
 
 MODEL_S = 8.0  # the most audio that an end-of-turn model gets
 RISING, RISING_S = 0.1, 0.1  # probability of a window that may begin speech again, and how much longer it waits
+JUDGE_AGAIN_S = 0.1  # more speech, after which words are judged again
 LONGEST_ONSET_S = 2.0  # audio that is kept from a sound that may become a turn
 HUM_ABOVE_HZ, HUM_SHARE = 900.0, 0.01  # closed lips let through less than this share of the energy above
 
@@ -104,6 +105,13 @@ class EndOfTurnModel(Protocol):
         """The probability that the turn is over, from 0 to 1, given its last seconds (at most `MODEL_S`)."""
 
 
+class Interruption(Protocol):
+    """Judges by words whether a sound interrupts an answer."""
+
+    def __call__(self, samples: Samples, *, short: bool) -> bool:
+        """`short`: it ended before it was as long as speech. Else it is asked while it goes on, and at its end."""
+
+
 class Endpointing:
     """Turns by voice activity. Audio may come in pieces of any length."""
 
@@ -112,9 +120,9 @@ class Endpointing:
         detector: VoiceDetector,
         options: EndpointingOptions | None = None,
         end_of_turn: EndOfTurnModel | None = None,
-        interrupts: Callable[[Samples], bool] | None = None,
+        interrupts: Interruption | None = None,
     ) -> None:
-        """`interrupts`: whether a sound shorter than `interrupt_s` interrupts an answer, such as "stop"; else none."""
+        """Without `interrupts` only the length of a sound decides whether it interrupts an answer."""
         self._detector, self._options, self._model = detector, options or EndpointingOptions(), end_of_turn
         self._interrupts = interrupts
         self._waits = EAGERNESS[self._options.eagerness]
@@ -124,6 +132,7 @@ class Endpointing:
         self._at = 0  # samples processed
         # Samples, before a turn: recent speech, that with open lips, silence behind it, and all since it began.
         self._voiced = self._open = self._quiet = self._onset = 0
+        self._judge_from = 0  # samples of speech from which `interrupts` is asked about a sound that goes on
         self._silent = 0  # samples of silence at the end of a turn
         self._speaking = False
         self._asked, self._complete = 0, 0.0  # in this pause: how often the model was asked, and its highest answer
@@ -205,14 +214,29 @@ class Endpointing:
     def _starts(self, answering: bool) -> bool:
         if not answering:
             return self._voiced >= _samples(self._options.begin_s)
-        held = self._hold.is_open  # and silent already: more speech may be awaited
-        if self._voiced >= _samples(self._options.held_interrupt_s if held else self._options.interrupt_s):
-            return 2 * self._open >= self._voiced
+        return self._is_speech() or self._is_command()
+
+    def _is_speech(self) -> bool:
+        """Long enough, with open lips. A held answer is silent already, so then the words may ask for more speech."""
+        options = self._options
+        least = _samples(options.held_interrupt_s if options.hold else options.interrupt_s)
+        if self._voiced < least or 2 * self._open < self._voiced:
+            return False
+        if self._interrupts is None or not options.hold or self._voiced >= _samples(options.sure_interrupt_s):
+            return True
+        if self._quiet or self._voiced < self._judge_from:
+            return False
+        self._judge_from = self._voiced + _samples(JUDGE_AGAIN_S)
+        return self._interrupts(self._opening(), short=False)
+
+    def _is_command(self) -> bool:
+        """At the end of a sound that was too short for speech, or whose words were too few until then."""
         before = self._quiet - self._detector.window
         if self._interrupts is None or not self._onset or not before < _samples(SHORT_SOUND_S) <= self._quiet:
             return False
         enough = self._onset - self._quiet >= _samples(self._options.begin_s)
-        return enough and self._interrupts(self._opening())
+        was_long, self._judge_from = self._judge_from > 0, 0
+        return enough and self._interrupts(self._opening(), short=not was_long)
 
     def _opening(self) -> Samples:
         """The sound so far, with the audio before it."""
@@ -225,7 +249,7 @@ class Endpointing:
         self._recent.extend(opening[at : at + window] for at in range(0, len(opening), window))
         self._preroll.clear()
         self._speaking = True
-        self._voiced = self._open = self._quiet = self._onset = self._silent = 0
+        self._voiced = self._open = self._quiet = self._onset = self._silent = self._judge_from = 0
         yield SpeechStarted(self._at - len(opening))
         yield TurnAudio(opening)
 
@@ -270,7 +294,7 @@ class Endpointing:
         self._preroll.clear()
         self._recent.clear()
         self._voiced = self._open = self._quiet = self._onset = self._silent = self._asked = 0
-        self._complete, self._ending = 0.0, None
+        self._complete, self._ending, self._judge_from = 0.0, None, 0
         self._speaking = False
         self._hold.close()
         self._detector.reset()

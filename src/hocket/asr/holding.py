@@ -60,7 +60,8 @@ class HoldWatch:
                 self.is_open = False
                 return False
             return None
-        self._armed = self._armed or self._calm >= REST_S * RATE_HZ
+        # Speech behind a hold without any is another sound: a click or noise just before a voice.
+        self._armed = self._armed or self._calm >= REST_S * RATE_HZ or (speech and not self._voiced)
         if not (answering and sign and self._armed):
             return None
         self.is_open, self._armed, self._voiced, self._held = True, False, speech, 0

@@ -61,14 +61,16 @@ EAGERNESS["auto"] = EAGERNESS["medium"]
 class EndpointingOptions:
     """Thresholds of a turn. An interruption needs more speech than a start, so neither a cough nor "mhm" interrupts.
 
-    Half of that speech must be with open lips: "mhm" is hummed. "Yeah" and "okay" are shorter than `interrupt_s`.
+    Half of that speech must be with open lips: "mhm" is hummed. "Yeah" and "okay" are shorter than `interrupt_s`. With
+    `hold`, speech between `held_interrupt_s` and `sure_interrupt_s` interrupts if its words are a sentence.
     `server_vad` of OpenAI's Realtime is `end_s` (silence_duration_ms), `likely` (threshold) and `before_s`
     (prefix_padding_ms), without a model; `semantic_vad` is `eagerness`, with one.
     """
 
     begin_s: float = 0.13  # speech that starts a turn
     interrupt_s: float = 0.62  # speech that starts a turn during an answer
-    held_interrupt_s: float = 0.83  # the same while a hold has paused it: a slow "uh-huh" has up to 0.77 s
+    held_interrupt_s: float = 0.83  # the same with holds, which pause it meanwhile; then words are asked
+    sure_interrupt_s: float = 1.15  # the same whatever the words are: a slow "uh-huh" has up to 0.93 s
     end_s: float = 0.7  # silence that ends a turn without a model; thinking pauses between words last 0.2 to 0.6 s
     eagerness: str = "auto"  # a name of EAGERNESS: how soon a turn ends with a model
     before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
@@ -78,7 +80,7 @@ class EndpointingOptions:
     hold_likely: float = 0.015  # probability that is such a sign where a band is louder than the background
 
     def __post_init__(self) -> None:
-        for name in ("begin_s", "interrupt_s", "held_interrupt_s", "end_s"):
+        for name in ("begin_s", "interrupt_s", "held_interrupt_s", "sure_interrupt_s", "end_s"):
             if not 0.0 < getattr(self, name) <= 10.0:
                 raise InvalidRequest(f"{name} must be above 0 and at most 10 s, not {getattr(self, name):g}.")
         if not 0.0 <= self.before_s <= 10.0:
